@@ -8,8 +8,8 @@ use evenkeel_hotkeys::gain::{Spread, max_over_mean, spread_loads};
 use evenkeel_types::{BootId, ServerId, WorkerRef};
 use serde::{Deserialize, Serialize};
 
-use super::CoordinatorCore;
-use super::limits::{HOT_EVENTS_MAX, HOT_KEY_TEXT_LEN_MAX};
+use crate::limits::{HOT_EVENTS_MAX, HOT_KEY_TEXT_LEN_MAX};
+use crate::members::Members;
 use evenkeel_control::hot_keys::{EventView, HotKeysNews, KeyView};
 
 /// The hot keys of all servers that are up.
@@ -73,7 +73,7 @@ pub struct ClusterEventView {
 
 /// What was heard.
 #[derive(Debug, Default)]
-pub(super) struct ClusterHotKeys {
+pub(crate) struct ClusterHotKeys {
     /// The newest of each server.
     news: BTreeMap<ServerId, HotKeysNews>,
     events: VecDeque<ClusterEventView>,
@@ -98,7 +98,7 @@ pub struct HotKeyEventCounts {
 
 impl ClusterHotKeys {
     /// Takes in what a server with so many workers tells; nothing when it has no hot keys.
-    pub(super) fn hear(
+    pub(crate) fn hear(
         &mut self,
         (id, name, boot): (ServerId, &str, BootId),
         workers: usize,
@@ -158,21 +158,19 @@ impl ClusterHotKeys {
             event,
         });
     }
-}
 
-impl CoordinatorCore {
     /// The hot keys of all servers that are up, and what their replicas do to the loads.
-    pub fn cluster_hot_keys(&self) -> ClusterHotKeysView {
+    pub(crate) fn view(&self, mode: Mode, members: &Members) -> ClusterHotKeysView {
         let mut loads = BTreeMap::new();
         let (mut spread, mut proposed) = (Vec::new(), Vec::new());
         let (mut keys, mut keys_left_out) = (Vec::new(), 0);
-        for server in self.servers.iter().filter(|server| server.entry.up) {
+        for server in members.up() {
             let worker = |worker| WorkerRef {
                 server: server.entry.id,
                 worker,
             };
             loads.extend((0..).map(worker).zip(server.load.iter().copied()));
-            let Some(news) = self.hot_keys.news.get(&server.entry.id) else {
+            let Some(news) = self.news.get(&server.entry.id) else {
                 continue;
             };
             keys_left_out = news.keys_left_out.saturating_add(keys_left_out);
@@ -198,7 +196,7 @@ impl CoordinatorCore {
         let with_replicas = spread_loads(&loads, spread);
         let with_observed = spread_loads(&with_replicas, proposed);
         ClusterHotKeysView {
-            mode: self.settings.hot_keys,
+            mode,
             without_replicas: Balance::of(&loads),
             with_replicas: Balance::of(&with_replicas),
             with_observed: Balance::of(&with_observed),
@@ -208,18 +206,17 @@ impl CoordinatorCore {
     }
 
     /// What was done about hot keys lately.
-    pub fn hot_key_events(&self) -> ClusterHotKeyEvents {
-        let counts = self.hot_keys.counts;
+    pub(crate) fn events(&self) -> ClusterHotKeyEvents {
         ClusterHotKeyEvents {
-            events: self.hot_keys.events.iter().cloned().collect(),
-            overwritten: counts.overwritten,
-            missed: counts.missed,
+            events: self.events.iter().cloned().collect(),
+            overwritten: self.counts.overwritten,
+            missed: self.counts.missed,
         }
     }
 
     /// Counts of these.
-    pub fn hot_key_event_counts(&self) -> HotKeyEventCounts {
-        self.hot_keys.counts
+    pub(crate) fn counts(&self) -> HotKeyEventCounts {
+        self.counts
     }
 }
 

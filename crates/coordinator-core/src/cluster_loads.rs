@@ -2,16 +2,18 @@
 //! them anew. News that make no sense are left aside, counted and shown; the loads of that server are
 //! unknown then, and its heartbeat is good all the same, because a server is not dead whose numbers are wrong.
 
+use core::time::Duration;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use core::time::Duration;
 use evenkeel_balance::cachelet_load::{CacheletLoad, WorkerLoad};
 use evenkeel_types::{CacheletId, Epoch, Instant, ServerId};
 use serde::{Deserialize, Serialize};
 
-use super::quarantine::QuarantinedView;
-use super::{CoordinatorCore, millis};
+use crate::duration::millis;
+use crate::map_draft::MapDraft;
+use crate::members::Members;
+use crate::quarantine::{QuarantinedView, quarantined};
 use evenkeel_control::loads::{BadLoadNews, LeftOut, LoadNews};
 
 /// The loads of a server that is up.
@@ -141,7 +143,7 @@ pub struct LoadNewsCounts {
 
 /// What was heard.
 #[derive(Debug, Default)]
-pub(super) struct ClusterLoads {
+pub(crate) struct ClusterLoads {
     servers: BTreeMap<ServerId, (Instant, Result<LoadNews, BadLoadNews>)>,
     counts: LoadNewsCounts,
 }
@@ -149,7 +151,7 @@ pub(super) struct ClusterLoads {
 impl ClusterLoads {
     /// Takes in what a server with so many workers tells, in a cluster of so many cachelets; nothing
     /// from one that does not measure.
-    pub(super) fn hear(
+    pub(crate) fn hear(
         &mut self,
         now: Instant,
         (server, workers, cachelets): (ServerId, usize, usize),
@@ -171,21 +173,23 @@ impl ClusterLoads {
         };
         self.servers.insert(server, (now, told));
     }
-}
 
-impl CoordinatorCore {
     /// What servers that are up told last of their loads, as far as it makes sense. A cachelet is told of
     /// at most once: by the server that has it by the newest map.
-    pub fn server_loads(&self, now: Instant) -> Vec<ServerLoad> {
-        let up = self.servers.iter().filter(|server| server.entry.up);
-        let loads = up.filter_map(|server| {
+    pub(crate) fn of_servers(
+        &self,
+        now: Instant,
+        members: &Members,
+        draft: &MapDraft,
+    ) -> Vec<ServerLoad> {
+        let loads = members.up().filter_map(|server| {
             let server = server.entry.id;
-            let (at, told) = self.loads.servers.get(&server)?;
+            let (at, told) = self.servers.get(&server)?;
             let news = told.as_ref().ok()?;
             let mut workers = news.workers();
             for (worker, _) in &mut workers {
                 let is_of_server = |load: &CacheletLoad| {
-                    let owner = self.owner_of(load.cachelet);
+                    let owner = draft.owner_of(load.cachelet);
                     owner.is_some_and(|owner| owner.server == server)
                 };
                 worker.cachelets.retain(is_of_server);
@@ -201,21 +205,27 @@ impl CoordinatorCore {
     }
 
     /// The loads of all servers that are up, to be shown; of workers and cachelets at most so many each.
-    pub fn cluster_loads(&self, now: Instant, order: LoadOrder, most: usize) -> ClusterLoadsView {
+    pub(crate) fn view(
+        &self,
+        now: Instant,
+        (order, most): (LoadOrder, usize),
+        members: &Members,
+        draft: &MapDraft,
+    ) -> ClusterLoadsView {
         let mut view = ClusterLoadsView {
-            epoch: self.epoch,
+            epoch: draft.epoch(),
             servers: Vec::new(),
             workers: Vec::new(),
             cachelets: Vec::new(),
-            quarantined: self.quarantined(),
+            quarantined: quarantined(draft, members),
         };
-        let mut known: BTreeMap<_, _> = (self.server_loads(now).into_iter())
+        let mut known: BTreeMap<_, _> = (self.of_servers(now, members, draft).into_iter())
             .map(|load| (load.server, load))
             .collect();
-        for server in self.servers.iter().filter(|server| server.entry.up) {
+        for server in members.up() {
             let (id, name) = (server.entry.id, &server.entry.name);
             let load = known.remove(&id);
-            let told = self.loads.servers.get(&id);
+            let told = self.servers.get(&id);
             let unusable = told.and_then(|(_, told)| told.as_ref().err());
             let workers = load.as_ref().map_or(&[][..], |load| &load.workers);
             view.servers.push(ServerLoadView {
@@ -229,7 +239,7 @@ impl CoordinatorCore {
             for (worker, left_out) in workers {
                 view.workers.push(worker_view(name, worker, left_out));
                 let cachelets = worker.cachelets.iter().map(|load| {
-                    let home = self.owner_of(load.cachelet);
+                    let home = draft.owner_of(load.cachelet);
                     let home_worker = home.map_or(worker.worker, |home| home.worker);
                     cachelet_view(name, worker.worker, home_worker, load)
                 });
@@ -255,12 +265,27 @@ impl CoordinatorCore {
     }
 
     /// Counts of what servers told of their loads.
-    pub fn load_news_counts(&self) -> LoadNewsCounts {
-        self.loads.counts
+    pub(crate) fn counts(&self) -> LoadNewsCounts {
+        self.counts
     }
 
-    pub(super) fn owner_of(&self, cachelet: CacheletId) -> Option<evenkeel_types::WorkerRef> {
-        self.slots.get(usize::from(cachelet.0))?.owner()
+    /// Loads of the cachelets of drained servers that are up, as far as told. Empty at once where there are none.
+    pub(crate) fn of_drained(
+        &self,
+        now: Instant,
+        members: &Members,
+        draft: &MapDraft,
+    ) -> BTreeMap<CacheletId, f64> {
+        let mut servers = members.servers().iter();
+        if servers.all(|server| server.drain.is_none()) {
+            return BTreeMap::new();
+        }
+        let loads = self.of_servers(now, members, draft).into_iter();
+        let workers = loads
+            .filter(|load| members.server(load.server).drain.is_some())
+            .flat_map(|load| load.workers);
+        let cachelets = workers.flat_map(|(worker, _)| worker.cachelets);
+        cachelets.map(|load| (load.cachelet, load.load)).collect()
     }
 }
 

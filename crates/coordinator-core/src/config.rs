@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use evenkeel_types::map::SERVERS_MAX;
 
-use super::limits;
-use super::plans::PlanMode;
+use crate::limits;
+use crate::plans::PlanMode;
 use evenkeel_control::check_name;
 
 /// What a coordinator is told once.

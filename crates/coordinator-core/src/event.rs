@@ -2,7 +2,9 @@
 
 use core::fmt;
 
-use evenkeel_types::{CacheletId, Epoch, UnixSeconds};
+use std::collections::BTreeSet;
+
+use evenkeel_types::{CacheletId, Epoch, ServerId, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
 /// Why a map changed.
@@ -136,6 +138,35 @@ pub struct MapEvent {
     /// Which, of those in quarantine; of others their number has to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub named: Vec<CacheletId>,
+}
+
+/// A change on its way into the next map.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) cause: Cause,
+    pub(crate) servers: BTreeSet<ServerId>,
+    pub(crate) cachelets: usize,
+    /// See [`MapEvent::named`].
+    pub(crate) named: Vec<CacheletId>,
+}
+
+impl Change {
+    pub(crate) fn of_server(cause: Cause, server: ServerId) -> Self {
+        Change::of_cachelets(cause, BTreeSet::from([server]), 0)
+    }
+
+    pub(crate) fn of_cachelets(
+        cause: Cause,
+        servers: BTreeSet<ServerId>,
+        cachelets: usize,
+    ) -> Self {
+        Change {
+            cause,
+            servers,
+            cachelets,
+            named: Vec::new(),
+        }
+    }
 }
 
 /// What is told of all events.

@@ -1,9 +1,39 @@
 //! The cluster's mean load, told to every server as the measure of "more than its share".
 
 use evenkeel_balance::load::most_believed;
+use evenkeel_types::Instant;
+
+use crate::limits::LOAD_REFRESH;
+use crate::members::Members;
+
+/// The mean, as told to members.
+#[derive(Debug, Default)]
+pub(crate) struct MeanLoad {
+    /// In requests per second of a worker.
+    value: f64,
+    /// When it was last computed.
+    at: Option<Instant>,
+}
+
+impl MeanLoad {
+    pub(crate) fn value(&self) -> f64 {
+        self.value
+    }
+
+    /// Computes it, unless that was done just now.
+    pub(crate) fn refresh(&mut self, now: Instant, members: &Members) {
+        let fresh = |at: Instant| now.since(at) < LOAD_REFRESH;
+        if self.at.is_some_and(fresh) {
+            return;
+        }
+        let loads = members.up().flat_map(|server| server.load.iter().copied());
+        self.value = clamped_mean(&mut loads.collect::<Vec<f64>>());
+        self.at = Some(now);
+    }
+}
 
 /// Mean of the loads, none counted as more than is believed (see [`most_believed`]). 0 for no loads. Reorders `loads`; all must be finite. O(n).
-pub(super) fn clamped_mean(loads: &mut [f64]) -> f64 {
+fn clamped_mean(loads: &mut [f64]) -> f64 {
     if loads.is_empty() {
         return 0.0;
     }

@@ -3,15 +3,9 @@
 //! A change names the settings that it concerns and leaves the others as they are; `null` brings a default back. It is taken
 //! over as a whole or refused. What readers of replicas are promised is in the map, so that a change of that makes a new one.
 
-use std::collections::BTreeSet;
-
 use evenkeel_hotkeys::settings::{SETTINGS, Settings};
-use evenkeel_types::Now;
 use evenkeel_types::promise::Consistency;
 use serde_json::{Map, Value};
-
-use super::event::Cause;
-use super::{Change, CoordinatorCore};
 
 /// Signs of a name or a value that a refusal repeats.
 const SHOWN_LEN_MAX: usize = 64;
@@ -54,7 +48,10 @@ fn shortened(text: &str) -> String {
 ///
 /// # Errors
 /// The first thing that is wrong with it.
-fn changed(present: &Settings, change: &Map<String, Value>) -> Result<Settings, SettingsRefusal> {
+pub(crate) fn changed(
+    present: &Settings,
+    change: &Map<String, Value>,
+) -> Result<Settings, SettingsRefusal> {
     let mut settings = *present;
     for (name, value) in change {
         let known = SETTINGS.iter().find(|(known, _)| *known == name.as_str());
@@ -87,39 +84,4 @@ fn with(settings: &Settings, name: &str, value: &Value) -> Option<Settings> {
         value => fields.insert(name.to_owned(), value.clone()),
     };
     serde_json::from_value(document).ok()
-}
-
-impl CoordinatorCore {
-    /// Takes an operator's choices, by the names of [`SETTINGS`]; members learn them with their next heartbeats. Gives all that hold.
-    ///
-    /// # Errors
-    /// A choice cannot be made; then none of the change was.
-    pub fn change_settings(
-        &mut self,
-        now: Now,
-        change: &Map<String, Value>,
-    ) -> Result<Settings, SettingsRefusal> {
-        self.notice_pause(now.monotonic);
-        let settings = changed(&self.settings, change)?;
-        if settings != self.settings {
-            let promised = self.settings.promise();
-            self.settings = settings;
-            self.revision += 1;
-            if settings.promise() != promised {
-                let change = Change {
-                    cause: Cause::SettingsChanged,
-                    servers: BTreeSet::new(),
-                    cachelets: 0,
-                    named: Vec::new(),
-                };
-                self.finish(now, vec![change]);
-            }
-        }
-        Ok(settings)
-    }
-
-    /// The operator's choices.
-    pub fn settings(&self) -> Settings {
-        self.settings
-    }
 }

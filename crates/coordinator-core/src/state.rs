@@ -4,30 +4,27 @@
 //! coordinator that starts from a state that contradicts itself would do more harm than none.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use evenkeel_types::map::{ClusterMap, MapDocument, MapError, ServerEntry};
-use evenkeel_types::{BootId, CacheletId, Epoch, Instant, WorkerRef};
+use evenkeel_hotkeys::settings::Settings;
+use evenkeel_types::map::{MapDocument, MapError};
+use evenkeel_types::{CacheletId, Epoch, WorkerRef};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use super::config::{ConfigError, CoordinatorConfig};
-use super::drain::Drain;
-use super::fence::{Electorate, Electorates, Fence};
-use super::limits::{DRAIN_RATE, ELECTORATES_MAX, EPOCH_MAX, FORMER_LIVES_MAX};
-use super::members::Server;
-use super::migrating::Migrations;
-use super::placing::Slot;
-use super::plans::{Plans, SavedPlans};
-use super::quarantine::{Deaths, SavedDeath};
-use super::{CoordinatorCore, Settings};
+use crate::config::ConfigError;
+use crate::limits::{ELECTORATES_MAX, EPOCH_MAX, FORMER_LIVES_MAX};
+use crate::map_draft::MapContents;
+use crate::members::{Electorate, SavedServer};
+use crate::placing::Slot;
+use crate::plans::SavedPlans;
+use crate::quarantine::SavedDeath;
 
 /// Everything that outlives the coordinator's process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedState {
     /// The cluster it belongs to.
     pub cluster: String,
-    /// See [`HeartbeatAnswer::lineage`](super::HeartbeatAnswer::lineage).
+    /// See [`HeartbeatAnswer::lineage`](crate::HeartbeatAnswer::lineage).
     pub lineage: u64,
     /// Epoch of the newest map; 0 before the first.
     pub epoch: Epoch,
@@ -67,57 +64,6 @@ pub struct SavedState {
     pub deaths: Vec<SavedDeath>,
 }
 
-/// A server that has registered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SavedServer {
-    /// As in the map, but for whether it is [leaving](ServerEntry::leaving).
-    pub entry: ServerEntry,
-    /// Its former lives, oldest first, at most [`FORMER_LIVES_MAX`].
-    pub former: Vec<BootId>,
-    /// Whether it is to be emptied.
-    #[serde(default)]
-    pub draining: bool,
-    /// Whether it is so because its process was told to end.
-    #[serde(default)]
-    pub ending: bool,
-    /// Oldest map that its present life may work by.
-    #[serde(default)]
-    pub works_by_at_least: Epoch,
-    /// Oldest map by which other servers may let it serve.
-    #[serde(default)]
-    pub votes_from: Epoch,
-    /// See [`Heartbeat::leased`](super::Heartbeat::leased).
-    #[serde(default)]
-    pub leased: bool,
-    /// Whether its process is known to have ended as it should.
-    #[serde(default)]
-    pub over: bool,
-    /// Whether its name is forgotten, and its id waits for another.
-    #[serde(default)]
-    pub forgotten: bool,
-    /// Whether it can pass cachelets on with their contents.
-    #[serde(default)]
-    pub migrates: bool,
-}
-
-impl SavedServer {
-    fn fence(&self) -> Fence {
-        let mut fence = Fence::restore(self.works_by_at_least, self.votes_from, self.leased);
-        if self.forgotten || self.over {
-            // It or an operator has said so, or there is nothing that it could serve.
-            fence.end();
-        }
-        fence
-    }
-
-    fn in_map(&self) -> ServerEntry {
-        ServerEntry {
-            leaving: self.draining,
-            ..self.entry.clone()
-        }
-    }
-}
-
 /// Why a state cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
@@ -142,7 +88,7 @@ pub enum StateError {
 
 impl SavedState {
     /// The newest map, or `None` before the first.
-    pub(super) fn document(&self) -> Option<MapDocument> {
+    pub(crate) fn document(&self) -> Option<MapDocument> {
         (self.epoch > Epoch(0)).then(|| MapDocument {
             epoch: self.epoch,
             promise: self.settings.promise(),
@@ -161,6 +107,22 @@ impl SavedState {
                 .map(|(cachelet, _)| CacheletId(cachelet))
                 .collect(),
         })
+    }
+
+    /// What it says of cachelets, taken out of it.
+    pub(crate) fn take_contents(&mut self) -> MapContents {
+        let cachelets = self.cachelets.len();
+        self.since.resize(cachelets, self.epoch);
+        self.stay.resize(cachelets, self.epoch);
+        MapContents {
+            epoch: self.epoch,
+            taken_over: self.taken_over,
+            virtual_nodes: core::mem::take(&mut self.virtual_nodes),
+            slots: core::mem::take(&mut self.cachelets),
+            since: core::mem::take(&mut self.since),
+            stay: core::mem::take(&mut self.stay),
+            accounts: core::mem::take(&mut self.accounts),
+        }
     }
 
     /// Checks that the state belongs to `cluster` and agrees with itself.
@@ -260,104 +222,6 @@ impl SavedState {
             quarantined: Vec::new(),
         });
         Ok(document.validate()?)
-    }
-}
-
-impl CoordinatorCore {
-    /// A coordinator that goes on where a former one has stopped. Servers that were up then get a
-    /// whole silence to report again, so that a restart moves nothing.
-    ///
-    /// # Errors
-    ///
-    /// The configuration is unusable, or the state is not sound or belongs to another cluster.
-    pub fn restore(
-        config: CoordinatorConfig,
-        state: SavedState,
-        now: Instant,
-    ) -> Result<Self, RestoreError> {
-        state.validate(&config.cluster)?;
-        let mut state = state;
-        state.since.resize(state.cachelets.len(), state.epoch);
-        state.stay.resize(state.cachelets.len(), state.epoch);
-        let mut core = CoordinatorCore::new(config, state.lineage, now)?;
-        core.map = match state.document() {
-            Some(document) => Some(Arc::new(
-                ClusterMap::new(document).map_err(StateError::from)?,
-            )),
-            None => None,
-        };
-        core.epoch = state.epoch;
-        // What a former coordinator had begun to even out goes on.
-        core.has_wishes = true;
-        core.settings = state.settings;
-        core.virtual_nodes = state.virtual_nodes;
-        core.migrations = Migrations::restore(now, &state.cachelets);
-        core.slots = state.cachelets;
-        core.since = state.since;
-        core.stay = state.stay;
-        core.accounts = state.accounts;
-        core.plans = Plans::new(state.plans);
-        core.electorates = Electorates::restore(state.electorates);
-        core.taken_over = state.taken_over;
-        core.deaths = Deaths::restore(now, state.deaths);
-        core.servers = state
-            .servers
-            .into_iter()
-            .map(|saved| Server {
-                fence: saved.fence(),
-                entry: saved.entry,
-                former: saved.former,
-                drain: saved.draining.then(|| match saved.ending {
-                    true => Drain::of_its_end(now),
-                    false => Drain::new(now, DRAIN_RATE),
-                }),
-                applied: Epoch(0),
-                migrates: saved.migrates,
-                asks_for_moves: false,
-                last_heard: now,
-                last_reached: None,
-                is_forgotten: saved.forgotten,
-                load: Vec::new(),
-            })
-            .collect();
-        core.note_empty_servers();
-        Ok(core)
-    }
-
-    /// What must be saved. O(servers + virtual nodes).
-    pub fn saved_state(&self) -> SavedState {
-        SavedState {
-            cluster: self.config.cluster.clone(),
-            lineage: self.lineage,
-            epoch: self.epoch,
-            settings: self.settings,
-            servers: self
-                .servers
-                .iter()
-                .map(|server| SavedServer {
-                    entry: server.entry.clone(),
-                    former: server.former.clone(),
-                    draining: server.drain.is_some(),
-                    ending: server.drain.is_some_and(|drain| drain.is_of_its_end()),
-                    works_by_at_least: server.fence.works_by_at_least,
-                    votes_from: server.fence.votes_from,
-                    leased: server.fence.leased,
-                    over: server.fence.is_over(),
-                    forgotten: server.is_forgotten,
-                    migrates: server.migrates,
-                })
-                .collect(),
-            virtual_nodes: self.virtual_nodes.clone(),
-            cachelets: self.slots.clone(),
-            since: self.since.clone(),
-            stay: self.stay.clone(),
-            merged: Vec::new(),
-            accounts: self.accounts.clone(),
-            plans: self.plans.saved.clone(),
-            electorates: self.electorates.saved(),
-            taken_over: self.taken_over,
-            deaths: self.deaths.saved(),
-        }
     }
 }
 

@@ -18,24 +18,29 @@
 //! That a predecessor is gone, a coordinator cannot know. Its members do: they offer their map only where they
 //! heard from a coordinator before, and two processes do not listen at one address.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
+use evenkeel_control::{Heartbeat, MapOffer, MemberKind, Refusal};
+use evenkeel_hotkeys::settings::Settings;
 use evenkeel_types::map::{ClusterMap, Migration, SERVERS_MAX, ServerEntry};
-use evenkeel_types::{BootId, CacheletId, Epoch, Instant, Now, ServerId, WorkerRef};
+use evenkeel_types::{BootId, CacheletId, Epoch, Instant, ServerId, WorkerRef};
 
-use super::event::Cause;
-use super::fence::Electorate;
-use super::limits::{EPOCH_MAX, TAKEOVER_EPOCHS};
-use super::placing::{Moving, Purpose, Slot};
-use super::plans::SavedPlans;
-use super::state::{SavedServer, SavedState};
-use super::{Change, CoordinatorCore, Settings};
-use evenkeel_control::Refusal;
-use evenkeel_control::{Heartbeat, MapOffer, MemberKind};
+use crate::config::CoordinatorConfig;
+use crate::event::{Cause, Change};
+use crate::limits::{EPOCH_MAX, TAKEOVER_EPOCHS};
+use crate::members::{Electorate, SavedServer};
+use crate::placing::{Moving, Purpose, Slot};
+use crate::plans::SavedPlans;
+use crate::state::SavedState;
+
+/// The map of a predecessor, while there is none here and servers work by it.
+#[derive(Debug, Default)]
+pub(crate) struct Takeover(Option<Collecting>);
 
 /// What was heard of a predecessor's map.
 #[derive(Debug)]
-pub(super) struct Takeover {
+struct Collecting {
     lineage: u64,
     began: Instant,
     /// The newest that was offered.
@@ -55,7 +60,7 @@ struct Witness {
     heard: Instant,
 }
 
-impl Takeover {
+impl Collecting {
     /// Whether a server of the map has come.
     fn has_come(&self, server: &ServerEntry) -> bool {
         self.witnesses.contains_key(&server.name)
@@ -69,7 +74,7 @@ impl Takeover {
     }
 
     /// The map to go on from, if it is time.
-    fn is_due(&self, now: Instant, silent: core::time::Duration) -> Option<&ClusterMap> {
+    fn is_due(&self, now: Instant, silent: Duration) -> Option<&ClusterMap> {
         let map = self.map.as_ref()?;
         let newest = self.witnesses.values().map(|witness| witness.told).max()?;
         let come = map
@@ -80,131 +85,14 @@ impl Takeover {
         let are_most = 2 * come > map.servers_up_count() && now.since(self.began) >= silent;
         (map.epoch() >= newest && (are_all || are_most)).then_some(map)
     }
-}
 
-impl CoordinatorCore {
-    /// Hears a heartbeat as a witness, as long as there is no map here. A refusal says that the member has to wait, or is asked for its map.
-    pub(super) fn hear_witness(&mut self, now: Now, heartbeat: &Heartbeat) -> Result<(), Refusal> {
-        if self.epoch > Epoch(0) {
-            return Ok(());
-        }
-        self.forget_witnesses(now.monotonic);
-        let newest = heartbeat.told.max(heartbeat.epoch);
-        let names_a_map = (1..=EPOCH_MAX).contains(&newest.0) && heartbeat.lineage.is_some();
-        let is_server = heartbeat.kind == MemberKind::Server;
-        if let (None, true, Some(lineage)) =
-            (&self.takeover, names_a_map && is_server, heartbeat.lineage)
-        {
-            self.takeover = Some(Takeover {
-                lineage,
-                began: now.monotonic,
-                map: None,
-                witnesses: BTreeMap::new(),
-            });
-        }
-        let Some(takeover) = &mut self.takeover else {
-            return match names_a_map {
-                false => Ok(()),
-                // A proxy's, which was faster than servers.
-                true => Err(Refusal::TakingOver),
-            };
-        };
-        if newest > Epoch(0) && heartbeat.lineage != Some(takeover.lineage) {
-            return Err(Refusal::ForeignMap);
-        }
-        let witnesses = &mut takeover.witnesses;
-        let has_room = witnesses.len() < SERVERS_MAX || witnesses.contains_key(&heartbeat.name);
-        if is_server && newest.0 <= EPOCH_MAX && has_room {
-            let witness = Witness {
-                boot: heartbeat.boot,
-                works_by: heartbeat.epoch,
-                told: newest,
-                heard: now.monotonic,
-            };
-            witnesses.insert(heartbeat.name.clone(), witness);
-        }
-        let known = takeover.map.as_ref().map_or(Epoch(0), |map| map.epoch());
-        let is_wanted = is_server && newest > known;
-        self.try_to_take_over(now);
-        match () {
-            () if self.takeover.is_none() => Ok(()),
-            () if is_wanted => Err(Refusal::MapWanted),
-            () => Err(Refusal::TakingOver),
-        }
-    }
-
-    /// Takes a map that a witness has; whatever else is offered is ignored.
-    pub fn handle_map_offer(&mut self, now: Now, offer: &MapOffer) {
-        let Some(takeover) = &mut self.takeover else {
-            return;
-        };
-        let witness = takeover.witnesses.get(&offer.name);
-        let is_witness = witness.is_some_and(|witness| witness.boot == offer.boot);
-        let known = takeover.map.as_ref().map_or(Epoch(0), |map| map.epoch());
-        let is_news = is_witness && offer.lineage == takeover.lineage && offer.map.epoch > known;
-        if is_news && let Ok(map) = ClusterMap::new(offer.map.clone()) {
-            takeover.map = Some(map);
-            self.try_to_take_over(now);
-        }
-    }
-
-    /// Goes on from the witnesses' map, if it is time.
-    pub(super) fn try_to_take_over(&mut self, now: Now) {
-        self.forget_witnesses(now.monotonic);
-        let Some(takeover) = &self.takeover else {
-            return;
-        };
-        let Some(map) = takeover.is_due(now.monotonic, self.config.silent) else {
-            return;
-        };
-        let state = self.state_of(takeover, map);
-        let servers = map
-            .servers()
-            .iter()
-            .filter(|server| takeover.has_come(server));
-        let change = Change {
-            cause: Cause::MapTakenOver,
-            servers: servers.map(|server| server.id).collect(),
-            cachelets: map.document().cachelets.len(),
-            named: Vec::new(),
-        };
-        self.takeover = None;
-        // A map that this coordinator could not have made is not taken over.
-        let restored = CoordinatorCore::restore(self.config.clone(), state, now.monotonic);
-        if let Ok(mut core) = restored {
-            core.leader = self.leader;
-            core.revision = self.revision + 1;
-            core.began = self.began;
-            core.counters = self.counters.clone();
-            core.proxies = core::mem::take(&mut self.proxies);
-            core.taken_over = core.next_epoch();
-            *self = core;
-            self.publish(now, vec![change]);
-        }
-    }
-
-    /// Whether every server works by the maps that this coordinator makes, or serves nothing: before that it is not certain that
-    /// nobody has what nobody owned when the map was taken over. O(servers).
-    pub(super) fn all_follow_takeover(&self, now: Instant) -> bool {
-        let follows = |server: &super::Server| {
-            server.fence.works_by_at_least >= self.taken_over || server.has_ceased(now)
-        };
-        self.servers.iter().all(follows)
-    }
-
-    /// Who has fallen silent is no witness any more; without one that names a map there is nothing to take over.
-    fn forget_witnesses(&mut self, now: Instant) {
-        let silent = self.config.silent;
-        if let Some(takeover) = &mut self.takeover {
-            let witnesses = &mut takeover.witnesses;
-            witnesses.retain(|_, witness| now.since(witness.heard) < silent);
-            if witnesses.values().all(|witness| witness.told == Epoch(0)) {
-                self.takeover = None;
-            }
-        }
-    }
-
-    fn state_of(&self, takeover: &Takeover, map: &ClusterMap) -> SavedState {
+    /// The map as the state of a coordinator.
+    fn state_of(
+        &self,
+        map: &ClusterMap,
+        config: &CoordinatorConfig,
+        settings: &Settings,
+    ) -> SavedState {
         let document = map.document();
         // One that is beyond what is believed is not restored.
         let epoch = Epoch(map.epoch().0.saturating_add(TAKEOVER_EPOCHS));
@@ -217,8 +105,8 @@ impl CoordinatorCore {
             draining: entry.leaving,
             // An operator may have wished it; then it is said again.
             ending: entry.leaving,
-            works_by_at_least: takeover.works_by_at_least(entry),
-            votes_from: takeover.works_by_at_least(entry),
+            works_by_at_least: self.works_by_at_least(entry),
+            votes_from: self.works_by_at_least(entry),
             // Its next heartbeat says so.
             leased: false,
             over: false,
@@ -227,7 +115,7 @@ impl CoordinatorCore {
         };
         let is_missing = |worker: &WorkerRef| {
             let server = map.server(worker.server);
-            server.is_none_or(|server| server.up && !takeover.has_come(server))
+            server.is_none_or(|server| server.up && !self.has_come(server))
         };
         let released = |by| Slot::Released { by, epoch };
         let slot = |(cachelet, owner): (u16, &Option<WorkerRef>)| match owner {
@@ -247,18 +135,16 @@ impl CoordinatorCore {
                 None => Slot::Owned(*owner),
             },
         };
-        let mut plans = SavedPlans::default();
-        plans.settings.mode = self.config.plan_mode;
         SavedState {
-            cluster: self.config.cluster.clone(),
-            lineage: takeover.lineage,
+            cluster: config.cluster.clone(),
+            lineage: self.lineage,
             epoch,
             settings: Settings {
                 hot_keys_consistency: map
                     .promise()
                     .map_or_else(Default::default, |it| it.consistency),
                 lease_ms: map.promise().map(|it| it.lease_ms),
-                ..self.settings
+                ..*settings
             },
             servers: document.servers.iter().map(server).collect(),
             virtual_nodes: document.virtual_nodes.clone(),
@@ -267,13 +153,122 @@ impl CoordinatorCore {
             stay: document.stay.clone(),
             merged: Vec::new(),
             accounts: BTreeMap::new(),
-            plans,
+            plans: SavedPlans::of_mode(config.plan_mode),
             electorates: vec![Electorate {
                 from: map.epoch(),
                 servers: map.servers_up().map(|server| server.id).collect(),
             }],
             taken_over: Epoch(0),
             deaths: Vec::new(),
+        }
+    }
+}
+
+impl Takeover {
+    /// Whether a map is to be taken over, and not enough witnesses of it have come.
+    pub(crate) fn is_collecting(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Hears a heartbeat as a witness, where there is no map. Gives what the member is told as long as the map is not taken
+    /// over: it has to wait, or is asked for its map; nothing where there is nothing to take over.
+    pub(crate) fn hear(
+        &mut self,
+        now: Instant,
+        silent: Duration,
+        heartbeat: &Heartbeat,
+    ) -> Result<Option<Refusal>, Refusal> {
+        self.forget_witnesses(now, silent);
+        let newest = heartbeat.told.max(heartbeat.epoch);
+        let names_a_map = (1..=EPOCH_MAX).contains(&newest.0) && heartbeat.lineage.is_some();
+        let is_server = heartbeat.kind == MemberKind::Server;
+        if let (None, true, Some(lineage)) = (&self.0, names_a_map && is_server, heartbeat.lineage)
+        {
+            self.0 = Some(Collecting {
+                lineage,
+                began: now,
+                map: None,
+                witnesses: BTreeMap::new(),
+            });
+        }
+        let Some(takeover) = &mut self.0 else {
+            return match names_a_map {
+                false => Ok(None),
+                // A proxy's, which was faster than servers.
+                true => Err(Refusal::TakingOver),
+            };
+        };
+        if newest > Epoch(0) && heartbeat.lineage != Some(takeover.lineage) {
+            return Err(Refusal::ForeignMap);
+        }
+        let witnesses = &mut takeover.witnesses;
+        let has_room = witnesses.len() < SERVERS_MAX || witnesses.contains_key(&heartbeat.name);
+        if is_server && newest.0 <= EPOCH_MAX && has_room {
+            let witness = Witness {
+                boot: heartbeat.boot,
+                works_by: heartbeat.epoch,
+                told: newest,
+                heard: now,
+            };
+            witnesses.insert(heartbeat.name.clone(), witness);
+        }
+        let known = takeover.map.as_ref().map_or(Epoch(0), |map| map.epoch());
+        let is_wanted = is_server && newest > known;
+        Ok(Some(match is_wanted {
+            true => Refusal::MapWanted,
+            false => Refusal::TakingOver,
+        }))
+    }
+
+    /// Takes a map that a witness has; whatever else is offered is ignored. Gives whether it is the newest so far.
+    pub(crate) fn hear_offer(&mut self, offer: &MapOffer) -> bool {
+        let Some(takeover) = &mut self.0 else {
+            return false;
+        };
+        let witness = takeover.witnesses.get(&offer.name);
+        let is_witness = witness.is_some_and(|witness| witness.boot == offer.boot);
+        let known = takeover.map.as_ref().map_or(Epoch(0), |map| map.epoch());
+        let is_news = is_witness && offer.lineage == takeover.lineage && offer.map.epoch > known;
+        let Some(map) = is_news
+            .then(|| ClusterMap::new(offer.map.clone()).ok())
+            .flatten()
+        else {
+            return false;
+        };
+        takeover.map = Some(map);
+        true
+    }
+
+    /// What to go on from, if it is time; nothing is collected any more then.
+    pub(crate) fn finish(
+        &mut self,
+        now: Instant,
+        config: &CoordinatorConfig,
+        settings: &Settings,
+    ) -> Option<(SavedState, Change)> {
+        self.forget_witnesses(now, config.silent);
+        let takeover = self.0.as_ref()?;
+        let map = takeover.is_due(now, config.silent)?;
+        let state = takeover.state_of(map, config, settings);
+        let servers = map.servers().iter();
+        let come = servers.filter(|server| takeover.has_come(server));
+        let change = Change::of_cachelets(
+            Cause::MapTakenOver,
+            come.map(|server| server.id).collect(),
+            map.document().cachelets.len(),
+        );
+        self.0 = None;
+        Some((state, change))
+    }
+
+    /// Who has fallen silent is no witness any more; without one that names a map there is nothing to take over.
+    fn forget_witnesses(&mut self, now: Instant, silent: Duration) {
+        if let Some(takeover) = &mut self.0 {
+            let witnesses = &mut takeover.witnesses;
+            witnesses.retain(|_, witness| now.since(witness.heard) < silent);
+            if witnesses.values().all(|witness| witness.told == Epoch(0)) {
+                self.0 = None;
+            }
         }
     }
 }

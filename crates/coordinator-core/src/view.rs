@@ -1,11 +1,14 @@
 //! What the coordinator shows of its members.
 
+use core::time::Duration;
+
 use evenkeel_types::{BootId, Epoch, Instant, ServerId};
 use serde::{Deserialize, Serialize};
 
-use super::members::{Proxy, Server};
-use super::placing::{Moving, Slot};
-use super::{CoordinatorCore, millis};
+use crate::duration::millis;
+use crate::map_draft::MapDraft;
+use crate::members::{Members, Proxy, Server};
+use crate::placing::{Moving, Slot};
 
 /// All servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,11 +93,11 @@ pub struct ProxyView {
     pub config_hash: Option<String>,
 }
 
-impl CoordinatorCore {
-    /// All servers, to be shown.
-    pub fn servers(&self, now: Instant) -> ServersView {
-        let mut cachelets = vec![(0, 0); self.servers.len()];
-        for slot in &self.slots {
+impl ServersView {
+    pub(crate) fn of(now: Instant, members: &Members, draft: &MapDraft) -> Self {
+        let servers = members.servers();
+        let mut cachelets = vec![(0, 0); servers.len()];
+        for slot in draft.slots() {
             match slot {
                 Slot::Owned(owner) | Slot::Moving(Moving { from: owner, .. }) => {
                     cachelets[usize::from(owner.server.0)].0 += 1;
@@ -120,30 +123,32 @@ impl CoordinatorCore {
             requests_per_second: server.load.clone(),
             silent_ms: millis(now.since(server.last_heard)),
         };
-        let known = (self.servers.iter().zip(cachelets)).filter(|(server, _)| !server.is_forgotten);
+        let known = (servers.iter().zip(cachelets)).filter(|(server, _)| !server.is_forgotten);
         ServersView {
-            epoch: self.epoch,
+            epoch: draft.epoch(),
             servers: known.map(view).collect(),
         }
     }
+}
 
-    /// All proxies, to be shown.
-    pub fn proxies(&self, now: Instant) -> ProxiesView {
+impl ProxiesView {
+    /// By the map of that epoch; a proxy silent for so long is down.
+    pub(crate) fn of(now: Instant, members: &Members, epoch: Epoch, silent: Duration) -> Self {
         let view = |(name, proxy): (&String, &Proxy)| ProxyView {
             name: name.clone(),
             host: proxy.host.clone(),
             port: proxy.port,
             rack: proxy.rack.clone(),
             boot: proxy.boot,
-            up: now.since(proxy.last_heard) < self.config.silent,
+            up: now.since(proxy.last_heard) < silent,
             epoch: proxy.applied,
             requests_per_second: proxy.load.clone(),
             silent_ms: millis(now.since(proxy.last_heard)),
             config_hash: proxy.config_hash.clone(),
         };
         ProxiesView {
-            epoch: self.epoch,
-            proxies: self.proxies.iter().map(view).collect(),
+            epoch,
+            proxies: members.proxies().iter().map(view).collect(),
         }
     }
 }

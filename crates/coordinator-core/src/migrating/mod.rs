@@ -24,20 +24,21 @@
 mod hear;
 mod view;
 
-use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use evenkeel_types::map::{MIGRATIONS_MAX, Migration};
-use evenkeel_types::{CacheletId, Instant, Now, ServerId, WorkerRef};
+use evenkeel_types::{CacheletId, Epoch, Instant, ServerId, WorkerRef};
 
-use super::event::Cause;
-use super::placing::{Moving, Purpose, Slot};
-use super::{Change, CoordinatorCore, limits, millis};
-use evenkeel_control::{MigrationReport, MigrationState};
+use crate::duration::seconds;
+use crate::event::Cause;
+use crate::limits;
+use crate::map_draft::MapDraft;
+use crate::members::Members;
+use crate::placing::{Moving, Purpose, Slot};
 
 pub use view::{
     EndedMigration, MigrationCounts, MigrationEnd, MigrationRefusal, MigrationRequest,
-    MigrationStage, MigrationView, MigrationsView, WorkerName,
+    MigrationStage, MigrationView, MigrationsView,
 };
 
 /// What is known of migrations beside the slots.
@@ -47,8 +48,30 @@ pub(crate) struct Migrations {
     under_way: BTreeMap<CacheletId, Progress>,
     /// How often in a row cachelets were to move for the sake of even shares and did not.
     failed: BTreeMap<CacheletId, u32>,
+    /// The last ones that are over, to be shown.
     ended: VecDeque<EndedMigration>,
+    /// What has ended since that was last [asked](Migrations::take_ends) for.
+    ends: Vec<End>,
     counts: MigrationCounts,
+}
+
+/// What is to move where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order {
+    pub(crate) cachelet: CacheletId,
+    pub(crate) to: WorkerRef,
+    /// What is copied at most; 0 for no limit.
+    pub(crate) bytes_per_second: u64,
+    pub(crate) purpose: Purpose,
+}
+
+/// What came of a migration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) cachelet: CacheletId,
+    /// First map that told of it.
+    pub(crate) began: Epoch,
+    pub(crate) end: MigrationEnd,
 }
 
 /// What was told of a migration.
@@ -77,6 +100,7 @@ impl Default for Migrations {
             under_way: BTreeMap::new(),
             failed: BTreeMap::new(),
             ended: VecDeque::new(),
+            ends: Vec::new(),
             counts: MigrationCounts {
                 begun: 0,
                 ended: MigrationEnd::ALL.into_iter().map(|end| (end, 0)).collect(),
@@ -117,139 +141,57 @@ impl Migrations {
     pub(crate) fn forget_failure(&mut self, cachelet: CacheletId) {
         self.failed.remove(&cachelet);
     }
-}
-
-impl CoordinatorCore {
-    /// Orders that a cachelet pass to a worker of another server, with its contents, of which at most
-    /// so many bytes are copied in a second (0: no limit).
-    ///
-    /// # Errors
-    ///
-    /// See [`MigrationRefusal`]; then nothing has changed.
-    pub fn begin_migration(
-        &mut self,
-        now: Now,
-        cachelet: CacheletId,
-        to: WorkerRef,
-        bytes_per_second: u64,
-    ) -> Result<Migration, MigrationRefusal> {
-        self.notice_pause(now.monotonic);
-        let mut changes = Vec::new();
-        let begun = self.begin(
-            now.monotonic,
-            cachelet,
-            to,
-            bytes_per_second,
-            Purpose::Load,
-            &mut changes,
-        );
-        self.finish(now, changes);
-        begun
-    }
-
-    /// The same, of a worker that is named. An order that stands already is answered with its migration: who ordered may not have heard
-    /// what became of it, and asks again.
-    ///
-    /// # Errors
-    ///
-    /// See [`MigrationRefusal`]; then nothing has changed.
-    pub fn handle_migration(
-        &mut self,
-        now: Now,
-        request: &MigrationRequest,
-    ) -> Result<MigrationView, MigrationRefusal> {
-        let to = self.worker_named(&request.to);
-        let to = to.ok_or_else(|| MigrationRefusal::UnknownWorker {
-            worker: request.to.to_string(),
-        })?;
-        let ordered = |moving: &Moving| {
-            moving.to == to
-                && moving.bytes_per_second == request.bytes_per_second
-                && !moving.cancelled
-        };
-        if !self.moving(request.cachelet).is_some_and(|it| ordered(&it)) {
-            self.begin_migration(now, request.cachelet, to, request.bytes_per_second)?;
-        }
-        let view = self.migration_view(now.monotonic, request.cachelet);
-        view.ok_or(MigrationRefusal::NotMoving {
-            cachelet: request.cachelet,
-        })
-    }
-
-    /// Wishes that a migration be given up. Its source says whether that came in time.
-    ///
-    /// # Errors
-    ///
-    /// The cachelet is not moving.
-    pub fn cancel_migration(
-        &mut self,
-        now: Now,
-        cachelet: CacheletId,
-    ) -> Result<(), MigrationRefusal> {
-        self.notice_pause(now.monotonic);
-        let mut changes = Vec::new();
-        let is_moving = self.moving(cachelet).is_some();
-        if is_moving {
-            self.cancel(cachelet, &mut changes);
-        }
-        self.finish(now, changes);
-        match is_moving {
-            true => Ok(()),
-            false => Err(MigrationRefusal::NotMoving { cachelet }),
-        }
-    }
 
     /// Migrations under way, and the last ones that are over.
-    pub fn migrations(&self, now: Instant) -> MigrationsView {
-        let under_way = self.migrations.under_way.keys();
+    pub(crate) fn views(
+        &self,
+        now: Instant,
+        members: &Members,
+        draft: &MapDraft,
+    ) -> MigrationsView {
+        let under_way = self.under_way.keys();
         MigrationsView {
-            epoch: self.epoch,
+            epoch: draft.epoch(),
             migrations: under_way
-                .filter_map(|&cachelet| self.migration_view(now, cachelet))
+                .filter_map(|&cachelet| self.view(now, cachelet, members, draft))
                 .collect(),
-            ended: self.migrations.ended.iter().cloned().collect(),
+            ended: self.ended.iter().cloned().collect(),
         }
     }
 
     /// How many migrations are under way.
-    pub fn migrations_under_way(&self) -> usize {
-        self.migrations.under_way.len()
+    pub(crate) fn count(&self) -> usize {
+        self.under_way.len()
     }
 
     /// Counts since the process started.
-    pub fn migration_counts(&self) -> &MigrationCounts {
-        &self.migrations.counts
+    pub(crate) fn counts(&self) -> &MigrationCounts {
+        &self.counts
     }
 
     /// Whether a server is one end of a migration. O(migrations).
-    pub(crate) fn migrates(&self, server: ServerId) -> bool {
-        self.migration_ends().any(|end| end == server)
+    pub(crate) fn concern(&self, server: ServerId, draft: &MapDraft) -> bool {
+        self.servers(draft).any(|end| end == server)
     }
 
     /// The source and the target of each migration.
-    pub(crate) fn migration_ends(&self) -> impl Iterator<Item = ServerId> {
-        let under_way = self.migrations.under_way.keys();
-        let moving = under_way.filter_map(|&cachelet| self.moving(cachelet));
+    pub(crate) fn servers(&self, draft: &MapDraft) -> impl Iterator<Item = ServerId> {
+        let under_way = self.under_way.keys();
+        let moving = under_way.filter_map(|&cachelet| draft.moving(cachelet));
         moving.flat_map(|moving| [moving.from.server, moving.to.server])
     }
 
-    /// Whether the stay of a cachelet with its owner begins with the map that this call will make.
-    pub(crate) fn is_just_placed(&self, cachelet: CacheletId) -> bool {
-        self.stay.get(usize::from(cachelet.0)) == Some(&self.next_epoch())
-    }
-
-    /// Servers that are up and can pass cachelets on, and in how many more migrations each may take part.
-    pub(crate) fn room_for_migrations(&self) -> BTreeMap<ServerId, usize> {
-        let settings = self.plan_settings();
-        // Whoever was told to end has little time.
-        let mut drains = self.servers.iter().filter_map(|server| server.drain);
-        let most = match drains.any(|drain| drain.is_of_its_end()) {
-            true => settings.migrations_max,
-            false => settings.migrations_per_server_max,
-        };
-        let able = self.servers.iter().filter(|s| s.entry.up && s.migrates);
+    /// Servers that are up and can pass cachelets on, and in how many more migrations each may take part, if each may be in
+    /// so many.
+    pub(crate) fn room(
+        &self,
+        most: usize,
+        members: &Members,
+        draft: &MapDraft,
+    ) -> BTreeMap<ServerId, usize> {
+        let able = members.up().filter(|server| server.migrates);
         let mut room: BTreeMap<_, _> = able.map(|server| (server.entry.id, most)).collect();
-        for end in self.migration_ends() {
+        for end in self.servers(draft) {
             if let Some(left) = room.get_mut(&end) {
                 *left = left.saturating_sub(1);
             }
@@ -257,46 +199,31 @@ impl CoordinatorCore {
         room
     }
 
-    /// How many more migrations may be begun.
-    pub(crate) fn migrations_left(&self) -> usize {
-        let most = self.plan_settings().migrations_max;
-        most.saturating_sub(self.migrations_under_way())
-    }
-
-    /// The migration that a cachelet is in.
-    fn moving(&self, cachelet: CacheletId) -> Option<Moving> {
-        match self.slots.get(usize::from(cachelet.0)) {
-            Some(Slot::Moving(moving)) => Some(*moving),
-            _ => None,
-        }
-    }
-
+    /// Puts a migration into the next map.
     pub(crate) fn begin(
         &mut self,
         now: Instant,
-        cachelet: CacheletId,
-        to: WorkerRef,
-        bytes_per_second: u64,
-        purpose: Purpose,
-        changes: &mut Vec<Change>,
+        order: &Order,
+        members: &Members,
+        draft: &mut MapDraft,
     ) -> Result<Migration, MigrationRefusal> {
-        let from = self.may_begin(cachelet, to)?;
-        let slot = Slot::Moving(Moving {
+        let cachelet = order.cachelet;
+        let from = self.may_begin(cachelet, order.to, members, draft)?;
+        let moving = Moving {
             from,
-            to,
-            began: self.next_epoch(),
+            to: order.to,
+            began: draft.next_epoch(),
             cancelled: false,
-            bytes_per_second,
-            purpose,
+            bytes_per_second: order.bytes_per_second,
+            purpose: order.purpose,
             target_restarted: false,
             doubted_from: None,
-        });
-        self.slots[usize::from(cachelet.0)] = slot;
-        self.migrations
-            .under_way
-            .insert(cachelet, Progress::new(now));
-        self.migrations.counts.begun += 1;
-        note(changes, Cause::MigrationsBegun, [from.server, to.server]);
+        };
+        let slot = Slot::Moving(moving);
+        draft.set_slot(cachelet, slot);
+        self.under_way.insert(cachelet, Progress::new(now));
+        self.counts.begun += 1;
+        draft.note_migration(Cause::MigrationsBegun, &moving);
         Ok(slot.migration(cachelet).expect("it is moving from now on"))
     }
 
@@ -305,8 +232,10 @@ impl CoordinatorCore {
         &self,
         cachelet: CacheletId,
         to: WorkerRef,
+        members: &Members,
+        draft: &MapDraft,
     ) -> Result<WorkerRef, MigrationRefusal> {
-        let from = match self.slots.get(usize::from(cachelet.0)) {
+        let from = match draft.slot(cachelet) {
             None => return Err(MigrationRefusal::UnknownCachelet { cachelet }),
             Some(Slot::Released { .. } | Slot::Quarantined { .. }) => {
                 return Err(MigrationRefusal::NobodyOwns { cachelet });
@@ -314,10 +243,10 @@ impl CoordinatorCore {
             Some(Slot::Moving(_)) => return Err(MigrationRefusal::Moving { cachelet }),
             Some(Slot::Owned(from)) => *from,
         };
-        if self.is_just_placed(cachelet) {
+        if draft.is_just_placed(cachelet) {
             return Err(MigrationRefusal::JustPlaced { cachelet });
         }
-        let target = self.servers.get(usize::from(to.server.0));
+        let target = members.servers().get(usize::from(to.server.0));
         let target = target
             .filter(|target| usize::from(to.worker) < target.entry.worker_ports.len())
             .ok_or_else(|| MigrationRefusal::UnknownWorker {
@@ -326,7 +255,7 @@ impl CoordinatorCore {
         if from.server == to.server {
             return Err(MigrationRefusal::SameServer { cachelet });
         }
-        let source = &self.servers[usize::from(from.server.0)];
+        let source = members.server(from.server);
         if let Some(down) = [source, target].into_iter().find(|s| !s.entry.up) {
             let server = down.entry.name.clone();
             return Err(MigrationRefusal::Down { server });
@@ -335,7 +264,7 @@ impl CoordinatorCore {
             let server = target.entry.name.clone();
             return Err(MigrationRefusal::Drained { server });
         }
-        if self.migrations.under_way.len() == MIGRATIONS_MAX {
+        if self.under_way.len() == MIGRATIONS_MAX {
             return Err(MigrationRefusal::TooMany);
         }
         Ok(from)
@@ -343,114 +272,105 @@ impl CoordinatorCore {
 
     /// Gives up what has little hope, or is not wanted any more: one of the ends is not heard of, or the
     /// target is to be emptied. O(migrations).
-    pub(crate) fn tend_migrations(&mut self, now: Instant, changes: &mut Vec<Change>) {
-        self.end_hopeless_doubts(now, changes);
+    pub(crate) fn tend(&mut self, now: Instant, members: &mut Members, draft: &mut MapDraft) {
+        self.end_hopeless_doubts(now, members, draft);
         let is_hopeless = |moving: &Moving| {
-            let server = |worker: WorkerRef| &self.servers[usize::from(worker.server.0)];
-            let (source, target) = (server(moving.from), server(moving.to));
+            let (source, target) = (
+                members.server(moving.from.server),
+                members.server(moving.to.server),
+            );
             !source.entry.up || !target.entry.up || target.drain.is_some()
         };
-        let cachelets = self.migrations.under_way.keys().copied();
-        let hopeless =
-            |&cachelet: &CacheletId| self.moving(cachelet).is_some_and(|m| is_hopeless(&m));
-        let hopeless: Vec<_> = cachelets.filter(hopeless).collect();
-        for cachelet in hopeless {
-            self.cancel(cachelet, changes);
+        for cachelet in self.those(draft, is_hopeless) {
+            cancel(cachelet, draft);
         }
     }
 
-    pub(crate) fn cancel(&mut self, cachelet: CacheletId, changes: &mut Vec<Change>) {
-        if let Some(Slot::Moving(moving)) = self.slots.get_mut(usize::from(cachelet.0))
-            && !moving.cancelled
-        {
-            moving.cancelled = true;
-            let ends = [moving.from.server, moving.to.server];
-            note(changes, Cause::MigrationsCancelled, ends);
-        }
+    /// The cachelets whose migrations are such.
+    fn those(&self, draft: &MapDraft, is_such: impl Fn(&Moving) -> bool) -> Vec<CacheletId> {
+        let cachelets = self.under_way.keys().copied();
+        let are = |cachelet: &CacheletId| draft.moving(*cachelet).is_some_and(|it| is_such(&it));
+        cachelets.filter(are).collect()
     }
 
     /// The only place where a migration ends. Nothing happens to a cachelet that is not moving.
     pub(crate) fn end(
         &mut self,
         now: Instant,
-        cachelet: CacheletId,
-        end: MigrationEnd,
-        changes: &mut Vec<Change>,
+        (cachelet, end): (CacheletId, MigrationEnd),
+        members: &mut Members,
+        draft: &mut MapDraft,
     ) {
-        let Some(moving) = self.moving(cachelet) else {
+        let Some(moving) = draft.moving(cachelet) else {
             return;
         };
-        let next = self.next_epoch();
-        let position = usize::from(cachelet.0);
-        self.slots[position] = match end {
-            MigrationEnd::Moved => Slot::Owned(moving.to),
-            MigrationEnd::Aborted => Slot::Owned(moving.from),
-            MigrationEnd::SourceLost => Slot::Released {
-                by: moving.to.server,
-                epoch: next,
-            },
-        };
-        if end == MigrationEnd::Aborted && moving.purpose == Purpose::Share && !moving.cancelled {
-            *self.migrations.failed.entry(cachelet).or_default() += 1;
-        }
-        if end == MigrationEnd::Moved {
-            let target = &mut self.servers[usize::from(moving.to.server.0)];
-            target.fence.own_again();
-            self.migrations.failed.remove(&cachelet);
-            self.stay[position] = moving.began;
-            if moving.target_restarted {
-                self.begin_anew(position);
+        let next = draft.next_epoch();
+        match end {
+            MigrationEnd::Moved => {
+                draft.settle(cachelet, &moving);
+                members.own_again(moving.to.server);
+                self.failed.remove(&cachelet);
             }
-            self.account_for(cachelet, &moving);
+            MigrationEnd::Aborted => {
+                draft.set_slot(cachelet, Slot::Owned(moving.from));
+                if moving.purpose == Purpose::Share && !moving.cancelled {
+                    *self.failed.entry(cachelet).or_default() += 1;
+                }
+            }
+            MigrationEnd::SourceLost => {
+                let (by, epoch) = (moving.to.server, next);
+                draft.set_slot(cachelet, Slot::Released { by, epoch });
+            }
         }
-        note(changes, end.cause(), [moving.from.server, moving.to.server]);
-        let progress = self.migrations.under_way.remove(&cachelet);
+        draft.note_migration(end.cause(), &moving);
+        let progress = self.under_way.remove(&cachelet);
         let progress = progress.unwrap_or_else(|| Progress::new(now));
-        let ended = EndedMigration {
+        let began = moving.began;
+        self.ends.push(End {
             cachelet,
-            began: moving.began,
+            began,
+            end,
+        });
+        if self.ended.len() == limits::ENDED_MIGRATIONS_MAX {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(EndedMigration {
+            cachelet,
+            began,
             ended: next,
-            from: self.name_of(moving.from),
-            to: self.name_of(moving.to),
+            from: members.name_of(moving.from),
+            to: members.name_of(moving.to),
             end,
             items: progress.items,
             bytes: progress.bytes,
             seconds: seconds(now.since(progress.since)),
-        };
-        self.plan_hears_end(now, cachelet, moving.began, end);
-        let log = &mut self.migrations.ended;
-        if log.len() == limits::ENDED_MIGRATIONS_MAX {
-            log.pop_front();
-        }
-        log.push_back(ended);
-        let counts = &mut self.migrations.counts;
+        });
+        let counts = &mut self.counts;
         *counts.ended.entry(end).or_default() += 1;
         // What servers tell is as large as they like.
         counts.items = counts.items.saturating_add(progress.items);
         counts.bytes = counts.bytes.saturating_add(progress.bytes);
     }
 
-    /// In whose share a cachelet counts that has moved.
-    fn account_for(&mut self, cachelet: CacheletId, moving: &Moving) {
-        match moving.purpose {
-            Purpose::Load => {
-                let account = *self.accounts.entry(cachelet).or_insert(moving.from);
-                if account == moving.to {
-                    self.accounts.remove(&cachelet);
-                }
-            }
-            Purpose::Share => drop(self.accounts.remove(&cachelet)),
-        }
+    /// What has ended since this was last asked.
+    pub(crate) fn take_ends(&mut self) -> Vec<End> {
+        core::mem::take(&mut self.ends)
     }
 
-    fn migration_view(&self, now: Instant, cachelet: CacheletId) -> Option<MigrationView> {
-        let moving = self.moving(cachelet)?;
-        let progress = self.migrations.under_way.get(&cachelet)?;
+    pub(crate) fn view(
+        &self,
+        now: Instant,
+        cachelet: CacheletId,
+        members: &Members,
+        draft: &MapDraft,
+    ) -> Option<MigrationView> {
+        let moving = draft.moving(cachelet)?;
+        let progress = self.under_way.get(&cachelet)?;
         Some(MigrationView {
             cachelet,
             began: moving.began,
-            from: self.name_of(moving.from),
-            to: self.name_of(moving.to),
+            from: members.name_of(moving.from),
+            to: members.name_of(moving.to),
             stage: match (moving.cancelled, progress.is_heard_of) {
                 (true, _) => MigrationStage::Cancelling,
                 (false, true) => MigrationStage::Copying,
@@ -462,46 +382,15 @@ impl CoordinatorCore {
             seconds: seconds(now.since(progress.since)),
         })
     }
-
-    /// The worker of that name, if there is one.
-    pub(crate) fn worker_named(&self, name: &WorkerName) -> Option<WorkerRef> {
-        let named = |server: &&super::Server| server.entry.name == name.server;
-        let server = self.servers.iter().find(named)?;
-        let is_there = usize::from(name.worker) < server.entry.worker_ports.len();
-        is_there.then_some(WorkerRef {
-            server: server.entry.id,
-            worker: name.worker,
-        })
-    }
-
-    pub(crate) fn name_of(&self, worker: WorkerRef) -> WorkerName {
-        WorkerName {
-            server: self.servers[usize::from(worker.server.0)]
-                .entry
-                .name
-                .clone(),
-            worker: worker.worker,
-        }
-    }
 }
 
-/// Adds a cachelet to the changes, which become one event for each cause.
-fn note(changes: &mut Vec<Change>, cause: Cause, servers: [ServerId; 2]) {
-    let known = changes.iter().position(|change| change.cause == cause);
-    let at = known.unwrap_or_else(|| {
-        changes.push(Change {
-            cause,
-            servers: BTreeSet::new(),
-            cachelets: 0,
-            named: Vec::new(),
-        });
-        changes.len() - 1
-    });
-    changes[at].servers.extend(servers);
-    changes[at].cachelets += 1;
-}
-
-/// To the millisecond: nobody measures better here.
-fn seconds(duration: Duration) -> f64 {
-    millis(duration) as f64 / 1_000.0
+/// Wishes that a migration be given up. Nothing happens to a cachelet that is not moving.
+pub(crate) fn cancel(cachelet: CacheletId, draft: &mut MapDraft) {
+    if let Some(moving) = draft.moving_mut(cachelet)
+        && !moving.cancelled
+    {
+        moving.cancelled = true;
+        let moving = *moving;
+        draft.note_migration(Cause::MigrationsCancelled, &moving);
+    }
 }

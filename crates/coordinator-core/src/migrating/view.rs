@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use core::fmt;
 use evenkeel_types::map::MIGRATIONS_MAX;
 use evenkeel_types::{CacheletId, Epoch};
 use serde::{Deserialize, Serialize};
 
-use super::Cause;
-use super::limits;
+use crate::event::Cause;
+use crate::limits;
+use crate::members::WorkerName;
 
 /// An operator's wish to move a cachelet to another server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,22 +25,6 @@ pub struct MigrationRequest {
 
 fn default_rate() -> u64 {
     limits::MIGRATION_BYTES_PER_SECOND
-}
-
-/// A worker as people name it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WorkerName {
-    /// The name of its server.
-    pub server: String,
-    /// Which of the server's workers.
-    pub worker: u16,
-}
-
-impl fmt::Display for WorkerName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.server, self.worker)
-    }
 }
 
 /// Why a migration is not begun, or not given up. Nothing has changed then.

@@ -1,10 +1,8 @@
 //! Who has a cachelet, at present or soon.
 
 use evenkeel_types::map::Migration;
-use evenkeel_types::{CacheletId, Epoch, ServerId, WorkerRef};
+use evenkeel_types::{BootId, CacheletId, Epoch, ServerId, WorkerRef};
 use serde::{Deserialize, Serialize};
-
-use crate::quarantine::DeadLife;
 
 /// Who has a cachelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +29,15 @@ pub enum Slot {
         /// Who died; absent where a coordinator without state has it from a map.
         died: Option<[DeadLife; 2]>,
     },
+}
+
+/// A life of a server that ended without a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLife {
+    /// The server.
+    pub server: ServerId,
+    /// Which of its lives.
+    pub boot: BootId,
 }
 
 /// A cachelet on its way from one server to another.

@@ -8,9 +8,11 @@ use evenkeel_balance::local::Effort;
 use evenkeel_balance::solver::WorkLimit;
 use evenkeel_types::{CacheletId, Instant, Now, WorkerRef};
 
-use super::{MoveState, Plan, PlanMove, PlanState, Verdict, WorkerChange};
+use super::{Cluster, MoveState, Plan, PlanMove, PlanState, Plans, Verdict, WorkerChange};
+use crate::cluster_loads::ServerLoad;
+use crate::limits;
+use crate::members::Members;
 use crate::placing::Slot;
-use crate::{CoordinatorCore, ServerLoad, limits};
 
 /// What was seen at one look.
 struct Seen {
@@ -29,62 +31,70 @@ impl Seen {
     }
 }
 
-impl CoordinatorCore {
-    /// Looks at the loads if it is time to.
-    pub(super) fn look_at_loads(&mut self, now: Now) {
+impl Plans {
+    /// Looks at the loads if it is time to. Gives whether there is a new plan.
+    pub(super) fn look_at_loads(&mut self, now: Now, cluster: &Cluster<'_>) -> bool {
         let at = now.monotonic;
         let due = |last: Instant| at.since(last) >= limits::PLAN_LOOK;
-        if !self.plans.looked_at.is_none_or(due) {
-            return;
+        if !self.looked_at.is_none_or(due) {
+            return false;
         }
-        self.plans.looked_at = Some(at);
+        self.looked_at = Some(at);
         let cooled = |moved: &Instant| at.since(*moved) >= limits::MOVED_REST;
-        self.plans.moved_at.retain(|_, moved| !cooled(moved));
-        let report = self.cluster_report(at);
+        self.moved_at.retain(|_, moved| !cooled(moved));
+        let report = self.report(at, cluster);
         let spread = report.as_ref().and_then(|report| {
             // Reports that contradict themselves are as good as none.
             cluster::spread(report, &self.cluster_config()).ok()
         });
-        self.plans.spread = spread;
+        self.spread = spread;
         self.measure_effect(spread);
         let seen = match (report, spread) {
-            (Some(report), Some(spread)) => self.judge(at, &report, &spread),
+            (Some(report), Some(spread)) => self.judge(at, (&report, &spread), cluster),
             _ => {
-                self.plans.lasting = 0;
+                self.lasting = 0;
                 Seen::only(Verdict::Unknown)
             }
         };
-        self.plans.verdict = seen.verdict;
-        self.plans.servers_wanted = seen.servers_wanted;
-        *self.plans.counts.verdicts.entry(seen.verdict).or_default() += 1;
+        self.verdict = seen.verdict;
+        self.servers_wanted = seen.servers_wanted;
+        *self.counts.verdicts.entry(seen.verdict).or_default() += 1;
+        let is_new = seen.plan.is_some();
         if let Some((plan, left_out)) = seen.plan {
-            self.propose(now, &plan, left_out);
+            self.propose(now, (&plan, left_out), cluster.members);
         }
+        is_new
     }
 
     /// Whether there should be a plan now, and which.
-    fn judge(&mut self, now: Instant, report: &ClusterReport, spread: &Spread) -> Seen {
-        self.plans.lasting = match spread.overloaded {
+    fn judge(
+        &mut self,
+        now: Instant,
+        (report, spread): (&ClusterReport, &Spread),
+        cluster: &Cluster<'_>,
+    ) -> Seen {
+        self.lasting = match spread.overloaded {
             0 => 0,
-            _ => self.plans.lasting.saturating_add(1),
+            _ => self.lasting.saturating_add(1),
         };
         if spread.overloaded == 0 {
             return Seen::only(Verdict::Even);
         }
-        if let Some(open) = &self.plans.saved.open
+        if let Some(open) = &self.saved.open
             && !open.state.is_over()
         {
             return Seen::only(Verdict::Planned);
         }
-        let has_rested = self.plans.pause_until.is_none_or(|until| now >= until);
-        let has_lasted = self.plans.lasting >= self.plans.saved.settings.intervals;
+        let has_rested = self.pause_until.is_none_or(|until| now >= until);
+        let has_lasted = self.lasting >= self.saved.settings.intervals;
         // While cachelets change hands for other reasons loads say little.
-        let is_settled = self.cachelets_in_transit() == 0 && self.migrations_under_way() == 0;
+        let is_settled =
+            cluster.draft.cachelets_in_transit() == 0 && cluster.migrations.count() == 0;
         if !has_rested || !has_lasted || !is_settled {
             return Seen::only(Verdict::Waiting);
         }
         // Without a plan it is looked again when that has lasted as long once more.
-        self.plans.lasting = 0;
+        self.lasting = 0;
         match plan_for(report, &self.cluster_config()) {
             Answer::Plan(plan, left_out) => Seen {
                 verdict: Verdict::Planned,
@@ -101,10 +111,10 @@ impl CoordinatorCore {
     }
 
     /// Puts a plan into the books.
-    fn propose(&mut self, now: Now, made: &ClusterPlan, left_out: usize) {
-        self.plans.saved.count += 1;
+    fn propose(&mut self, now: Now, (made, left_out): (&ClusterPlan, usize), members: &Members) {
+        self.saved.count += 1;
         let mut plan = Plan {
-            id: self.plans.saved.count,
+            id: self.saved.count,
             state: PlanState::Proposed,
             proposed_unix_s: now.unix,
             ended_unix_s: None,
@@ -117,51 +127,25 @@ impl CoordinatorCore {
             left_out,
             note: None,
         };
-        self.note_predictions(&mut plan, made);
-        plan.moves = self.moves_of(made);
-        let states = &mut self.plans.counts.states;
+        note_predictions(&mut plan, made, members);
+        plan.moves = moves_of(made, members);
+        let states = &mut self.counts.states;
         *states.entry(PlanState::Proposed).or_default() += 1;
-        self.plans.expires_at = Some(now.monotonic + limits::PROPOSAL_AGE_MAX);
-        self.plans.saved.open = Some(plan);
-        self.revision += 1;
-    }
-
-    /// What a plan leads to, as reckoned last.
-    pub(super) fn note_predictions(&self, plan: &mut Plan, made: &ClusterPlan) {
-        plan.before = made.before;
-        plan.predicted = made.after;
-        plan.bytes = made.bytes;
-        plan.changes = (made.changes.iter())
-            .map(|change| WorkerChange {
-                worker: self.name_of(change.worker),
-                before: change.before,
-                after: change.after,
-            })
-            .collect();
-    }
-
-    fn moves_of(&self, made: &ClusterPlan) -> Vec<PlanMove> {
-        let moves = made.moves.iter().filter_map(|it| {
-            Some(PlanMove {
-                cachelet: CacheletId(u16::try_from(it.cachelet.0).ok()?),
-                from: self.name_of(it.from),
-                to: self.name_of(it.to),
-                load: it.load,
-                bytes: it.bytes,
-                state: MoveState::Waiting,
-                began: None,
-                note: None,
-            })
-        });
-        moves.collect()
+        self.expires_at = Some(now.monotonic + limits::PROPOSAL_AGE_MAX);
+        self.saved.open = Some(plan);
     }
 
     /// The moves of a plan that still can be made and keep the limits, by the loads of now; `None` if they
     /// do not help any more.
-    pub(super) fn check_again(&self, now: Instant, plan: &Plan) -> Option<ClusterPlan> {
-        let report = self.cluster_report(now)?;
+    pub(super) fn check_again(
+        &self,
+        now: Instant,
+        plan: &Plan,
+        cluster: &Cluster<'_>,
+    ) -> Option<ClusterPlan> {
+        let report = self.report(now, cluster)?;
         let wanted = plan.moves.iter().filter_map(|wanted| {
-            let to = self.worker_named(&wanted.to)?;
+            let to = cluster.members.worker_named(&wanted.to)?;
             Some((CacheletNumber::from(wanted.cachelet), to))
         });
         let mut again = Again {
@@ -175,24 +159,24 @@ impl CoordinatorCore {
 
     fn cluster_config(&self) -> ClusterConfig {
         ClusterConfig {
-            bytes_ratio_max: self.plans.saved.settings.bytes_ratio_max,
+            bytes_ratio_max: self.saved.settings.bytes_ratio_max,
             ..ClusterConfig::default()
         }
     }
 
     /// What servers that are up have told just now; `None` if that is too little to say what is even. O(cachelets).
-    fn cluster_report(&self, now: Instant) -> Option<ClusterReport> {
-        let loads = self.server_loads(now);
+    fn report(&self, now: Instant, cluster: &Cluster<'_>) -> Option<ClusterReport> {
+        let loads = (cluster.loads).of_servers(now, cluster.members, cluster.draft);
         let fresh = loads.iter().filter(|load| load.age < limits::LOADS_AGE_MAX);
-        let servers = fresh.filter_map(|load| self.server_report(load));
+        let servers = fresh.filter_map(|load| self.server_report(load, cluster));
         let mut servers: Vec<_> = servers.collect();
         servers.sort_unstable_by_key(|server| server.server);
         (servers.len() > 1).then_some(ClusterReport { servers })
     }
 
     /// `None` if it does not tell of each of its workers.
-    fn server_report(&self, load: &ServerLoad) -> Option<ServerReport> {
-        let server = &self.servers[usize::from(load.server.0)];
+    fn server_report(&self, load: &ServerLoad, cluster: &Cluster<'_>) -> Option<ServerReport> {
+        let server = cluster.members.server(load.server);
         let mut workers = vec![None; server.entry.worker_ports.len()];
         let mut left_out_bytes = 0;
         for (worker, left_out) in &load.workers {
@@ -206,8 +190,8 @@ impl CoordinatorCore {
                 load: cachelet.load,
                 memory_bytes: cachelet.memory_bytes,
                 // Neither lent within its server nor on its way elsewhere, and rested.
-                may_move: self.slots[usize::from(cachelet.cachelet.0)] == Slot::Owned(at)
-                    && !self.plans.moved_at.contains_key(&cachelet.cachelet),
+                may_move: cluster.draft.slot(cachelet.cachelet) == Some(&Slot::Owned(at))
+                    && !self.moved_at.contains_key(&cachelet.cachelet),
             });
             *workers.get_mut(usize::from(worker.worker))? = Some(WorkerReport {
                 load: worker.served_load(),
@@ -226,18 +210,48 @@ impl CoordinatorCore {
 
     /// Notes what the last plan has brought, once averages show it.
     fn measure_effect(&mut self, spread: Option<Spread>) {
-        let Some((id, looks)) = self.plans.settling else {
+        let Some((id, looks)) = self.settling else {
             return;
         };
         if looks > 0 {
-            self.plans.settling = Some((id, looks - 1));
+            self.settling = Some((id, looks - 1));
             return;
         }
-        self.plans.settling = None;
-        if let Some(plan) = self.plans.over.iter_mut().find(|plan| plan.id == id) {
+        self.settling = None;
+        if let Some(plan) = self.over.iter_mut().find(|plan| plan.id == id) {
             plan.measured = spread;
         }
     }
+}
+
+/// What a plan leads to, as reckoned last.
+pub(super) fn note_predictions(plan: &mut Plan, made: &ClusterPlan, members: &Members) {
+    plan.before = made.before;
+    plan.predicted = made.after;
+    plan.bytes = made.bytes;
+    plan.changes = (made.changes.iter())
+        .map(|change| WorkerChange {
+            worker: members.name_of(change.worker),
+            before: change.before,
+            after: change.after,
+        })
+        .collect();
+}
+
+fn moves_of(made: &ClusterPlan, members: &Members) -> Vec<PlanMove> {
+    let moves = made.moves.iter().filter_map(|it| {
+        Some(PlanMove {
+            cachelet: CacheletId(u16::try_from(it.cachelet.0).ok()?),
+            from: members.name_of(it.from),
+            to: members.name_of(it.to),
+            load: it.load,
+            bytes: it.bytes,
+            state: MoveState::Waiting,
+            began: None,
+            note: None,
+        })
+    });
+    moves.collect()
 }
 
 /// What a planner says, of which this coordinator can make something.

@@ -25,6 +25,7 @@
 
 mod look;
 mod plan;
+mod refusal;
 mod run;
 mod settings;
 mod view;
@@ -36,11 +37,15 @@ use evenkeel_types::{CacheletId, Instant};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::CoordinatorCore;
+use crate::cluster_loads::ClusterLoads;
+use crate::map_draft::MapDraft;
+use crate::members::Members;
+use crate::migrating::Migrations;
 
 pub use plan::{MoveState, Plan, PlanMove, PlanState, WorkerChange};
+pub use refusal::PlanRefusal;
 pub use settings::{PlanMode, PlanSettings};
-pub use view::{PlanCounts, PlanRefusal, PlanSummary, PlansView, Verdict};
+pub use view::{PlanCounts, PlanSummary, PlansView, Verdict};
 
 /// What outlives the process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -55,6 +60,20 @@ pub struct SavedPlans {
     pub open: Option<Plan>,
 }
 
+impl SavedPlans {
+    /// Of a new cluster.
+    pub(crate) fn of_mode(mode: PlanMode) -> Self {
+        let settings = PlanSettings {
+            mode,
+            ..PlanSettings::default()
+        };
+        SavedPlans {
+            settings,
+            ..SavedPlans::default()
+        }
+    }
+}
+
 /// Former versions saved who makes plans, too.
 fn settings_of_any_version<'de, D>(saved: D) -> Result<PlanSettings, D::Error>
 where
@@ -67,8 +86,8 @@ where
 
 /// Everything about plans.
 #[derive(Debug)]
-pub(super) struct Plans {
-    pub(super) saved: SavedPlans,
+pub(crate) struct Plans {
+    saved: SavedPlans,
     /// Those that are over, oldest first.
     over: VecDeque<Plan>,
     counts: PlanCounts,
@@ -90,7 +109,7 @@ pub(super) struct Plans {
 
 impl Plans {
     /// Goes on with what a former coordinator has saved.
-    pub(super) fn new(saved: SavedPlans) -> Self {
+    pub(crate) fn new(saved: SavedPlans) -> Self {
         Plans {
             saved,
             over: VecDeque::new(),
@@ -111,59 +130,54 @@ impl Plans {
         }
     }
 
-    fn find(&self, id: u64) -> Option<&Plan> {
-        let all = self.over.iter().rev().chain(&self.saved.open);
-        all.into_iter().find(|plan| plan.id == id)
+    /// What is to be saved.
+    pub(crate) fn saved(&self) -> &SavedPlans {
+        &self.saved
     }
-}
 
-impl CoordinatorCore {
-    /// The open plan and the last [`PLANS_MAX`](super::limits::PLANS_MAX) that are over, newest first, at most so many.
-    pub fn plans(&self, most: usize) -> PlansView {
-        let plans = &self.plans;
-        let all = plans.saved.open.iter().chain(plans.over.iter().rev());
+    /// The open plan and the last [`PLANS_MAX`](crate::limits::PLANS_MAX) that are over, newest first, at most so many.
+    pub(crate) fn view(&self, most: usize) -> PlansView {
+        let all = self.saved.open.iter().chain(self.over.iter().rev());
         PlansView {
-            settings: plans.saved.settings,
-            verdict: plans.verdict,
-            servers_wanted: plans.servers_wanted,
-            spread: plans.spread,
-            lasting_intervals: plans.lasting,
+            settings: self.saved.settings,
+            verdict: self.verdict,
+            servers_wanted: self.servers_wanted,
+            spread: self.spread,
+            lasting_intervals: self.lasting,
             plans: all.take(most).map(PlanSummary::from).collect(),
         }
     }
 
-    /// A plan with its moves.
-    ///
-    /// # Errors
-    ///
-    /// There is none of that number, or not any more.
-    pub fn plan(&self, id: u64) -> Result<&Plan, PlanRefusal> {
-        self.plans.find(id).ok_or(PlanRefusal::Unknown { id })
+    /// A plan with its moves, if there is one of that number still.
+    pub(crate) fn find(&self, id: u64) -> Result<&Plan, PlanRefusal> {
+        let all = self.over.iter().rev().chain(&self.saved.open);
+        let plan = all.into_iter().find(|plan| plan.id == id);
+        plan.ok_or(PlanRefusal::Unknown { id })
     }
 
-    /// Counts since the process started.
-    pub fn plan_counts(&self) -> &PlanCounts {
-        &self.plans.counts
+    pub(crate) fn counts(&self) -> &PlanCounts {
+        &self.counts
     }
 
-    /// Takes an operator's choice.
-    ///
-    /// # Errors
-    ///
-    /// A value is out of range; then nothing has changed.
-    pub fn set_plan_settings(&mut self, settings: PlanSettings) -> Result<(), PlanRefusal> {
+    pub(crate) fn settings(&self) -> PlanSettings {
+        self.saved.settings
+    }
+
+    /// Takes an operator's choice. Gives whether it differs from the one before.
+    pub(crate) fn set_settings(&mut self, settings: PlanSettings) -> Result<bool, PlanRefusal> {
         settings.validate()?;
-        if self.plans.saved.settings != settings {
-            self.plans.saved.settings = settings;
-            self.revision += 1;
-        }
-        Ok(())
+        let differs = self.saved.settings != settings;
+        self.saved.settings = settings;
+        Ok(differs)
     }
+}
 
-    /// The operator's choice.
-    pub fn plan_settings(&self) -> PlanSettings {
-        self.plans.saved.settings
-    }
+/// What plans are made of, and carried out in.
+pub(crate) struct Cluster<'a> {
+    pub(crate) members: &'a Members,
+    pub(crate) loads: &'a ClusterLoads,
+    pub(crate) draft: &'a mut MapDraft,
+    pub(crate) migrations: &'a mut Migrations,
 }
 
 #[cfg(test)]

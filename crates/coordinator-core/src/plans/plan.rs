@@ -6,7 +6,7 @@ use evenkeel_balance::cluster::Spread;
 use evenkeel_types::{CacheletId, Epoch, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
-use crate::WorkerName;
+use crate::members::WorkerName;
 
 /// How far a plan has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -3,129 +3,108 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use evenkeel_types::{CacheletId, Epoch, Instant, Now, ServerId};
+use evenkeel_types::{CacheletId, Instant, Now, ServerId};
 
-use super::{MoveState, Plan, PlanMode, PlanMove, PlanRefusal, PlanState};
-use crate::migrating::MigrationEnd;
+use super::look::note_predictions;
+use super::{Cluster, MoveState, Plan, PlanMode, PlanMove, PlanRefusal, PlanState, Plans};
+use crate::limits;
+use crate::map_draft::MapDraft;
+use crate::migrating::{End, MigrationEnd, Order, cancel};
 use crate::placing::Purpose;
-use crate::{Change, CoordinatorCore, limits};
 
-impl CoordinatorCore {
-    /// Looks at the loads, and goes on with the open plan.
-    pub(crate) fn tend_plans(&mut self, now: Now, changes: &mut Vec<Change>) {
-        self.look_at_loads(now);
-        let Some(mut plan) = self.plans.saved.open.take() else {
-            return;
+impl Plans {
+    /// Looks at the loads, and goes on with the open plan. Gives whether anything is to be saved.
+    pub(crate) fn tend(&mut self, now: Now, cluster: &mut Cluster<'_>) -> bool {
+        let is_new = self.look_at_loads(now, cluster);
+        let Some(mut plan) = self.saved.open.take() else {
+            return is_new;
         };
         let before = plan.clone();
         if plan.state == PlanState::Proposed {
             self.tend_proposal(now, &mut plan);
         }
         if plan.state == PlanState::Approved {
-            self.start(now, &mut plan);
+            self.start(now, &mut plan, cluster);
         }
         if plan.state == PlanState::Running {
-            self.begin_moves(now.monotonic, &mut plan, changes);
+            self.begin_moves(now.monotonic, &mut plan, cluster);
         }
-        self.finish_plan(now, &mut plan);
-        self.revision += u64::from(plan != before);
+        self.finish(now, &mut plan);
+        let is_changed = plan != before;
         self.put_away(plan);
+        is_new || is_changed
     }
 
-    /// Approves a plan; it is checked and carried out at once.
-    ///
-    /// # Errors
-    ///
-    /// It is unknown, or not proposed.
-    pub fn approve_plan(&mut self, now: Now, id: u64) -> Result<(), PlanRefusal> {
-        self.notice_pause(now.monotonic);
-        let approved = self.change_plan(id, |core, plan| match plan.state {
-            PlanState::Proposed => {
-                core.advance(now, plan, PlanState::Approved);
-                true
-            }
-            _ => false,
-        });
-        self.finish(now, Vec::new());
-        approved
+    /// Approves a plan, for an operator.
+    pub(crate) fn approve(&mut self, now: Now, id: u64) -> Result<(), PlanRefusal> {
+        let mut plan = self.take_open(id)?;
+        let state = plan.state;
+        if state == PlanState::Proposed {
+            self.advance(now, &mut plan, PlanState::Approved);
+        }
+        self.put_away(plan);
+        match state {
+            PlanState::Proposed => Ok(()),
+            _ => Err(PlanRefusal::WrongState { id, state }),
+        }
     }
 
-    /// Gives a plan up. Moves that are under way are cancelled, which their sources may find too late; what has
-    /// moved stays where it is.
-    ///
-    /// # Errors
-    ///
-    /// It is unknown, or over.
-    pub fn cancel_plan(&mut self, now: Now, id: u64) -> Result<(), PlanRefusal> {
-        self.notice_pause(now.monotonic);
-        let mut changes = Vec::new();
-        let cancelled = self.change_plan(id, |core, plan| match plan.state {
+    /// Gives a plan up, for an operator, and the moves that are under way.
+    pub(crate) fn cancel(
+        &mut self,
+        now: Now,
+        id: u64,
+        draft: &mut MapDraft,
+    ) -> Result<(), PlanRefusal> {
+        let mut plan = self.take_open(id)?;
+        let state = plan.state;
+        let cancelled = match state {
             PlanState::Proposed | PlanState::Approved => {
-                core.advance(now, plan, PlanState::Cancelled);
-                skip_waiting(plan, "the plan was cancelled");
-                true
+                self.advance(now, &mut plan, PlanState::Cancelled);
+                skip_waiting(&mut plan, "the plan was cancelled");
+                Ok(())
             }
             PlanState::Running => {
-                core.advance(now, plan, PlanState::Cancelling);
-                skip_waiting(plan, "the plan was cancelled");
+                self.advance(now, &mut plan, PlanState::Cancelling);
+                skip_waiting(&mut plan, "the plan was cancelled");
                 for moving in plan.moves.iter().filter(|m| m.state == MoveState::Moving) {
-                    core.cancel(moving.cachelet, &mut changes);
+                    cancel(moving.cachelet, draft);
                 }
-                true
+                Ok(())
             }
-            PlanState::Cancelling => true,
-            _ => false,
-        });
-        self.finish(now, changes);
+            PlanState::Cancelling => Ok(()),
+            _ => Err(PlanRefusal::WrongState { id, state }),
+        };
+        self.put_away(plan);
         cancelled
     }
 
-    fn change_plan(
-        &mut self,
-        id: u64,
-        change: impl FnOnce(&mut Self, &mut Plan) -> bool,
-    ) -> Result<(), PlanRefusal> {
-        let wrong = |plan: &Plan| PlanRefusal::WrongState {
-            id,
-            state: plan.state,
-        };
-        let Some(mut plan) = self.plans.saved.open.take_if(|open| open.id == id) else {
-            return Err(self.plan(id).map_or_else(|unknown| unknown, wrong));
-        };
-        let is_changed = change(self, &mut plan);
-        let refusal = wrong(&plan);
-        self.revision += u64::from(is_changed);
-        self.put_away(plan);
-        match is_changed {
-            true => Ok(()),
-            false => Err(refusal),
+    /// The open plan, to be changed and [put away](Self::put_away) again.
+    fn take_open(&mut self, id: u64) -> Result<Plan, PlanRefusal> {
+        if let Some(plan) = self.saved.open.take_if(|open| open.id == id) {
+            return Ok(plan);
         }
+        let state = self.find(id)?.state;
+        Err(PlanRefusal::WrongState { id, state })
     }
 
-    /// A migration has come to its end.
-    pub(crate) fn plan_hears_end(
-        &mut self,
-        now: Instant,
-        cachelet: CacheletId,
-        began: Epoch,
-        end: MigrationEnd,
-    ) {
-        if end == MigrationEnd::Moved {
-            self.plans.moved_at.insert(cachelet, now);
-        }
-        let moves = self
-            .plans
-            .saved
-            .open
-            .iter_mut()
-            .flat_map(|open| &mut open.moves);
-        let is_it = |m: &&mut PlanMove| m.cachelet == cachelet && m.began == Some(began);
-        for it in moves.filter(is_it) {
-            it.state = match end {
-                MigrationEnd::Moved => MoveState::Moved,
-                MigrationEnd::Aborted => MoveState::Aborted,
-                MigrationEnd::SourceLost => MoveState::SourceLost,
-            };
+    /// Migrations have come to their ends.
+    pub(crate) fn hear_ends(&mut self, now: Instant, ends: Vec<End>) {
+        for end in ends {
+            if end.end == MigrationEnd::Moved {
+                self.moved_at.insert(end.cachelet, now);
+            }
+            let open = self.saved.open.iter_mut();
+            let moves = open.flat_map(|open| &mut open.moves);
+            let is_it =
+                |m: &&mut PlanMove| m.cachelet == end.cachelet && m.began == Some(end.began);
+            for it in moves.filter(is_it) {
+                it.state = match end.end {
+                    MigrationEnd::Moved => MoveState::Moved,
+                    MigrationEnd::Aborted => MoveState::Aborted,
+                    MigrationEnd::SourceLost => MoveState::SourceLost,
+                };
+            }
         }
     }
 
@@ -138,20 +117,19 @@ impl CoordinatorCore {
             plan.state
         );
         plan.state = next;
-        *self.plans.counts.states.entry(next).or_default() += 1;
+        *self.counts.states.entry(next).or_default() += 1;
         if next.is_over() {
             plan.ended_unix_s = Some(now.unix);
-            let pause = Duration::from_millis(self.plans.saved.settings.pause_ms);
-            self.plans.pause_until = Some(now.monotonic + pause);
+            let pause = Duration::from_millis(self.saved.settings.pause_ms);
+            self.pause_until = Some(now.monotonic + pause);
         }
     }
 
     /// What becomes of a plan that nobody has said anything to.
     fn tend_proposal(&mut self, now: Now, plan: &mut Plan) {
-        let settings = &self.plans.saved.settings;
+        let settings = &self.saved.settings;
         // Under another coordinator its age is not known.
         let expires_at = *self
-            .plans
             .expires_at
             .get_or_insert(now.monotonic + limits::PROPOSAL_AGE_MAX);
         if settings.mode == PlanMode::Automatic {
@@ -164,8 +142,8 @@ impl CoordinatorCore {
     }
 
     /// Checks a plan again, by what is known now.
-    fn start(&mut self, now: Now, plan: &mut Plan) {
-        let Some(made) = self.check_again(now.monotonic, plan) else {
+    fn start(&mut self, now: Now, plan: &mut Plan, cluster: &Cluster<'_>) {
+        let Some(made) = self.check_again(now.monotonic, plan, cluster) else {
             plan.note = Some("by the loads of now it does not help any more".to_owned());
             self.advance(now, plan, PlanState::Failed);
             skip_waiting(plan, "the plan does not help any more");
@@ -181,15 +159,16 @@ impl CoordinatorCore {
                 wanted.note = Some("by the loads of now it does not fit any more".to_owned());
             }
         }
-        self.note_predictions(plan, &made);
+        note_predictions(plan, &made, cluster.members);
         self.advance(now, plan, PlanState::Running);
     }
 
     /// Begins as many moves as the settings allow at one time.
-    fn begin_moves(&mut self, now: Instant, plan: &mut Plan, changes: &mut Vec<Change>) {
-        let settings = self.plans.saved.settings;
+    fn begin_moves(&self, now: Instant, plan: &mut Plan, cluster: &mut Cluster<'_>) {
+        let members = cluster.members;
+        let settings = self.saved.settings;
         let mut ends: BTreeMap<ServerId, usize> = BTreeMap::new();
-        for server in self.migration_ends() {
+        for server in cluster.migrations.servers(cluster.draft) {
             *ends.entry(server).or_default() += 1;
         }
         let waiting = plan
@@ -197,7 +176,7 @@ impl CoordinatorCore {
             .iter_mut()
             .filter(|m| m.state == MoveState::Waiting);
         for wanted in waiting {
-            if self.migrations_under_way() >= settings.migrations_max {
+            if cluster.migrations.count() >= settings.migrations_max {
                 break;
             }
             let skip = |wanted: &mut PlanMove, why: String| {
@@ -205,8 +184,8 @@ impl CoordinatorCore {
                 wanted.note = Some(why);
             };
             let (Some(from), Some(to)) = (
-                self.worker_named(&wanted.from),
-                self.worker_named(&wanted.to),
+                members.worker_named(&wanted.from),
+                members.worker_named(&wanted.to),
             ) else {
                 skip(wanted, "one of the workers is gone".to_owned());
                 continue;
@@ -218,16 +197,21 @@ impl CoordinatorCore {
             if both.iter().any(is_busy) {
                 continue;
             }
-            if self.is_just_placed(wanted.cachelet) {
+            if cluster.draft.is_just_placed(wanted.cachelet) {
                 // Its server has just restarted. With the next map it may go.
                 continue;
             }
-            if self.owner_of(wanted.cachelet) != Some(from) {
+            if cluster.draft.owner_of(wanted.cachelet) != Some(from) {
                 skip(wanted, "it has another owner".to_owned());
                 continue;
             }
-            let rate = settings.bytes_per_second;
-            match self.begin(now, wanted.cachelet, to, rate, Purpose::Load, changes) {
+            let order = Order {
+                cachelet: wanted.cachelet,
+                to,
+                bytes_per_second: settings.bytes_per_second,
+                purpose: Purpose::Load,
+            };
+            match (cluster.migrations).begin(now, &order, members, cluster.draft) {
                 Ok(migration) => {
                     wanted.state = MoveState::Moving;
                     wanted.began = Some(migration.began);
@@ -239,7 +223,7 @@ impl CoordinatorCore {
     }
 
     /// Ends a plan of which every move is over.
-    fn finish_plan(&mut self, now: Now, plan: &mut Plan) {
+    fn finish(&mut self, now: Now, plan: &mut Plan) {
         if !plan.moves.iter().all(|m| m.state.is_over()) {
             return;
         }
@@ -255,24 +239,24 @@ impl CoordinatorCore {
         }
         if plan.state.is_over() && moved > 0 {
             let looks = limits::PLAN_SETTLE.as_millis() / limits::PLAN_LOOK.as_millis();
-            self.plans.settling = Some((plan.id, looks as u32));
+            self.settling = Some((plan.id, looks as u32));
         }
     }
 
     /// Back to the open plan, or to those that are over.
     fn put_away(&mut self, plan: Plan) {
         if !plan.state.is_over() {
-            self.plans.saved.open = Some(plan);
+            self.saved.open = Some(plan);
             return;
         }
-        self.plans.expires_at = None;
+        self.expires_at = None;
         for it in &plan.moves {
-            *self.plans.counts.moves.entry(it.state).or_default() += 1;
+            *self.counts.moves.entry(it.state).or_default() += 1;
         }
-        if self.plans.over.len() == limits::PLANS_MAX {
-            self.plans.over.pop_front();
+        if self.over.len() == limits::PLANS_MAX {
+            self.over.pop_front();
         }
-        self.plans.over.push_back(plan);
+        self.over.push_back(plan);
     }
 }
 

@@ -6,7 +6,7 @@ use core::time::Duration;
 use evenkeel_types::map::MIGRATIONS_MAX;
 use serde::{Deserialize, Serialize};
 
-use super::PlanRefusal;
+use super::refusal::PlanRefusal;
 use crate::limits;
 
 /// What becomes of plans that the coordinator makes.

@@ -1,11 +1,12 @@
-//! What is shown of plans, and why an order about them is refused.
+//! What is shown of plans.
 
 use evenkeel_balance::cluster::Spread;
 use evenkeel_types::UnixSeconds;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use super::{MoveState, Plan, PlanSettings, PlanState};
+use super::plan::{MoveState, Plan, PlanState};
+use super::settings::PlanSettings;
 
 /// A plan without its moves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -124,29 +125,4 @@ pub struct PlanCounts {
     pub states: BTreeMap<PlanState, u64>,
     /// Moves of plans that are over, each state present.
     pub moves: BTreeMap<MoveState, u64>,
-}
-
-/// Why something is not done with a plan.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlanRefusal {
-    /// There is no such plan, or not any more.
-    #[error("there is no plan {id}")]
-    Unknown {
-        /// The number.
-        id: u64,
-    },
-    /// It is not in the state for that.
-    #[error("plan {id} is {state}")]
-    WrongState {
-        /// The number.
-        id: u64,
-        /// Its state.
-        state: PlanState,
-    },
-    /// A setting is out of range.
-    #[error("{what} is out of range")]
-    BadSettings {
-        /// Which.
-        what: &'static str,
-    },
 }

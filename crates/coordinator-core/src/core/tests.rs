@@ -15,10 +15,15 @@ mod silence;
 mod stories;
 mod takeover;
 
-use evenkeel_types::map::{MapDocument, SERVERS_MAX};
-use evenkeel_types::{BootId, WorkerRef};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::*;
+use evenkeel_types::map::{ClusterMap, MapDocument, SERVERS_MAX};
+use evenkeel_types::{BootId, CacheletId, Epoch, Instant, Now, ServerId, WorkerRef};
+
+use super::CoordinatorCore;
+use crate::*;
 
 /// Test clock and coordinator: every call happens at `now`.
 struct World {
@@ -70,9 +75,9 @@ impl World {
 
     /// The first heartbeat of a process whose predecessor of the same name has ended, and said so.
     fn send_new_life(&mut self, heartbeat: &Heartbeat) -> Result<HeartbeatAnswer, Refusal> {
-        let mut servers = self.core.servers.iter_mut();
-        let former = servers.find(|server| server.entry.name == heartbeat.name);
-        former.expect("it was there before").entry.up = false;
+        let former = self.core.members.known_as(&heartbeat.name);
+        let id = former.expect("it was there before").entry.id;
+        self.core.members.edit(id).entry.up = false;
         self.send(heartbeat)
     }
 

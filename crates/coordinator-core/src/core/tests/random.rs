@@ -375,7 +375,7 @@ impl Model {
     fn end(&mut self, i: usize) {
         let says_goodbye = self.chance(700);
         let process = &mut self.processes[i];
-        if core::mem::take(&mut process.alive) && process.connected && says_goodbye {
+        if std::mem::take(&mut process.alive) && process.connected && says_goodbye {
             let goodbye = Heartbeat {
                 leaves: true,
                 ..process.heartbeat()
@@ -571,12 +571,12 @@ impl Model {
 
     /// What is quarantined stays so until an operator says otherwise, and is so because two lives have ended without a word.
     fn check_quarantine(&mut self, last: &ClusterMap, map: &ClusterMap) {
-        let released = core::mem::take(&mut self.released);
+        let released = std::mem::take(&mut self.released);
         for &cachelet in &last.document().quarantined {
             let is_kept = map.is_quarantined(cachelet) || released.contains(&cachelet);
             assert!(is_kept, "cachelet {cachelet} is nobody's");
         }
-        for slot in &self.world.core.slots {
+        for slot in self.world.core.draft.slots() {
             let Slot::Quarantined { died, .. } = slot else {
                 continue;
             };
@@ -591,7 +591,7 @@ impl Model {
         }
         let (quarantined, all) = (
             map.document().quarantined.len(),
-            self.world.core.slots.len(),
+            self.world.core.draft.slots().len(),
         );
         assert!(
             quarantined * limits::QUARANTINED_PART <= all,
@@ -658,7 +658,10 @@ impl Model {
         // Everything else is given on.
         let quarantined = self.world.core.quarantined();
         let owned = self.world.shares().values().sum::<usize>();
-        assert_eq!(owned + quarantined.len(), self.world.core.slots.len());
+        assert_eq!(
+            owned + quarantined.len(),
+            self.world.core.draft.slots().len()
+        );
         for one in quarantined {
             self.release(one.cachelet);
         }
@@ -695,18 +698,13 @@ impl Model {
         for (cachelet, account) in self.world.core.saved_state().accounts {
             // What moved because of its load counts in the share of the worker that it left.
             let owner = self.world.owners()[usize::from(cachelet.0)].expect("an owner");
-            let is_there = self
-                .world
-                .core
-                .parties(self.world.now.monotonic)
-                .takers
-                .contains(&account);
+            let is_there = self.world.core.takers().contains(&account);
             if is_there {
                 *shares.entry(owner).or_default() -= 1;
                 *shares.entry(account).or_default() += 1;
             }
         }
-        for worker in self.world.core.parties(self.world.now.monotonic).takers {
+        for worker in self.world.core.takers() {
             shares.entry(worker).or_default();
         }
         let least = *shares.values().min().unwrap();

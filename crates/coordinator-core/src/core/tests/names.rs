@@ -101,14 +101,14 @@ fn an_id_waits_until_no_list_of_voters_has_it() {
     live(&mut world, 10_000, &mut members[2..]);
     // Nobody of the three is alive who could take the cachelets of the first, as it may find votes.
     world.core.remove_server(world.now, "s2").unwrap();
-    assert!(!world.core.electorates.name(ServerId(1)) || world.core.free_id().is_none());
+    assert!(!world.core.members.is_in_an_electorate(ServerId(1)) || world.core.free_id().is_none());
     live(&mut world, 10_000, &mut members[2..]);
-    assert!(!world.core.electorates.name(ServerId(1)));
+    assert!(!world.core.members.is_in_an_electorate(ServerId(1)));
     assert_eq!(world.core.free_id(), None, "its death is remembered");
     live(&mut world, 600_000, &mut members[2..]);
     assert_eq!(
         world.core.free_id(),
-        Some(1),
+        Some(ServerId(1)),
         "all that count work by maps without it"
     );
 }

@@ -64,7 +64,7 @@ fn a_drain_is_over_when_everybody_that_is_up_works_by_a_map_without_the_server()
 
     // One server is late, too.
     members[2].epoch = Epoch(1);
-    world.core.servers[2].applied = Epoch(1);
+    world.core.members.edit(ServerId(2)).applied = Epoch(1);
     world.send_current(&mut members[3..]);
     assert_eq!(view(&world).awaited, ["s2"]);
     world.send_current(&mut members[2..3]);
@@ -161,7 +161,8 @@ fn what_is_on_its_way_to_a_server_is_waited_for() {
         doubted_from: None,
     };
     let at = world.owners().iter().position(|o| *o == Some(worker(0, 0)));
-    world.core.slots[at.expect("s0 owns something")] = Slot::Moving(moving);
+    let cachelet = CacheletId(at.expect("s0 owns something") as u16);
+    world.core.draft.set_slot(cachelet, Slot::Moving(moving));
     let waiting = view(&world);
     assert_eq!((waiting.cachelets, waiting.may_stop), (1, false));
 }

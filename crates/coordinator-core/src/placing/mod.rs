@@ -15,7 +15,7 @@
 //! When servers come and go while cachelets are between owners, it is simply another plan.
 //!
 //! A server that is down keeps its cachelets until it is certain that it serves nothing any more (see
-//! `fence`): it cannot confirm that it let go, and when it returns before, nothing has to move. One that is
+//! `members::fence`): it cannot confirm that it let go, and when it returns before, nothing has to move. One that is
 //! *drained* gives all of them up, a few at a time, and gets none.
 //!
 //! A cachelet that is *moving* goes to another server together with its contents (see `migrating`), and is left
@@ -24,29 +24,29 @@
 
 mod slot;
 
-pub use slot::{Moving, Purpose, Slot};
+pub use slot::{DeadLife, Moving, Purpose, Slot};
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_types::map::VIRTUAL_NODES;
 use evenkeel_types::{CacheletId, Epoch, ServerId, WorkerRef};
 
-use super::limits::CACHELETS_MAX;
+use crate::limits::CACHELETS_MAX;
 
 /// Moves to make in the next map; positions are cachelets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// Cachelets to give to a worker.
-    pub(super) grants: Vec<(usize, WorkerRef)>,
+    pub(crate) grants: Vec<(usize, WorkerRef)>,
     /// Cachelets to take from their owner.
-    pub(super) releases: Vec<usize>,
+    pub(crate) releases: Vec<usize>,
     /// Cachelets that go to a worker of another server with their contents.
-    pub(super) moves: Vec<(usize, WorkerRef)>,
+    pub(crate) moves: Vec<(usize, WorkerRef)>,
 }
 
 /// The first placement: virtual nodes spread evenly over the cachelets and cachelets evenly over
 /// `workers`, both by turns.
-pub(super) fn first_placement(
+pub(crate) fn first_placement(
     workers: &[WorkerRef],
     cachelets_per_worker: usize,
 ) -> (Vec<CacheletId>, Vec<Slot>) {
@@ -67,21 +67,21 @@ pub(super) fn first_placement(
 
 /// Who may get cachelets, and who has to give them up.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Parties {
+pub(crate) struct Parties {
     /// The workers that may get or lose cachelets: those of the servers that are up and not drained, in
     /// ascending order.
-    pub(super) takers: Vec<WorkerRef>,
+    pub(crate) takers: Vec<WorkerRef>,
     /// Servers that are up and drained, and how many cachelets each may give up now.
-    pub(super) leavers: BTreeMap<ServerId, usize>,
+    pub(crate) leavers: BTreeMap<ServerId, usize>,
     /// Servers that can pass cachelets on with their contents, and in how many more migrations each may
     /// take part now.
-    pub(super) migrating: BTreeMap<ServerId, usize>,
+    pub(crate) migrating: BTreeMap<ServerId, usize>,
     /// How many migrations may be begun now.
-    pub(super) migrations_max: usize,
+    pub(crate) migrations_max: usize,
     /// Cachelets that are released even so.
-    pub(super) immovable: BTreeSet<CacheletId>,
+    pub(crate) immovable: BTreeSet<CacheletId>,
     /// Loads of cachelets of drained servers, as far as told.
-    pub(super) loads: BTreeMap<CacheletId, f64>,
+    pub(crate) loads: BTreeMap<CacheletId, f64>,
 }
 
 impl Parties {
@@ -101,7 +101,7 @@ impl Parties {
 }
 
 /// Cachelets that count in the share of another worker than their owner: see [`Purpose::Load`].
-pub(super) type Accounts = BTreeMap<CacheletId, WorkerRef>;
+pub(crate) type Accounts = BTreeMap<CacheletId, WorkerRef>;
 
 /// The next moves towards even shares.
 ///
@@ -111,7 +111,7 @@ pub(super) type Accounts = BTreeMap<CacheletId, WorkerRef>;
 /// most one, unless too much is moving, or what one has too many only another worker of its server lacks, to which nothing
 /// passes with its contents; nothing moves that need not.
 /// O(cachelets · log workers + workers · log workers + grants · workers).
-pub(super) fn plan(
+pub(crate) fn plan(
     slots: &[Slot],
     accounts: &Accounts,
     parties: &Parties,

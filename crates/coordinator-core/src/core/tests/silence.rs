@@ -1,7 +1,7 @@
 //! Who is silent, and who is only not heard.
 
-use super::super::limits::{SERVER_SILENT, UNHEARD_MAX};
 use super::*;
+use crate::limits::{SERVER_SILENT, UNHEARD_MAX};
 use evenkeel_types::map::ServerEntry;
 
 /// Three servers, of which the first reports no more from now on.
