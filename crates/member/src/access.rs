@@ -11,15 +11,13 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use evenkeel_control::access::{TOKENS_FILE_BYTES_MAX, Tokens};
 use evenkeel_runtime::read_secret;
 use ureq::http::HeaderValue;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
-use crate::endpoint::{BadEndpoint, CallError, Endpoint, agent};
-use evenkeel_control::http::NO_PAGE;
+use crate::endpoint::{BadEndpoint, Endpoint};
 
 /// The token to show, for who has no file for it.
 const TOKEN_VARIABLE: &str = "EVENKEEL_COORDINATOR_TOKEN";
@@ -76,11 +74,11 @@ struct Source {
 
 /// What stood in the files when they were read last.
 #[derive(Clone, Default)]
-struct Shown {
+pub(crate) struct Shown {
     /// Differs after each change.
-    generation: u64,
-    authorization: Option<HeaderValue>,
-    tls: Option<TlsConfig>,
+    pub(crate) generation: u64,
+    pub(crate) authorization: Option<HeaderValue>,
+    pub(crate) tls: Option<TlsConfig>,
     /// The files' contents, to tell a change by.
     read: Vec<Vec<u8>>,
 }
@@ -115,7 +113,7 @@ impl Access {
     }
 
     /// Reads the files again. Returns whether they say something else; what cannot be used changes nothing.
-    fn read_again(&self) -> bool {
+    pub(crate) fn read_again(&self) -> bool {
         let args = &self.0.args;
         if *args == AccessArgs::default() {
             return false;
@@ -123,7 +121,7 @@ impl Access {
         let Ok((read, _)) = Shown::read(args) else {
             return false;
         };
-        let mut shown = self.lock();
+        let mut shown = self.shown();
         if shown.read == read.read {
             return false;
         }
@@ -138,14 +136,15 @@ impl Access {
     /// The text is no address, or its scheme does not go with the certificates.
     pub(crate) fn endpoint(&self, address: &str) -> Result<Endpoint, BadEndpoint> {
         let endpoint = Endpoint::parse(address)?;
-        match (endpoint.is_secure(), self.lock().tls.is_some()) {
+        match (endpoint.is_secure(), self.shown().tls.is_some()) {
             (true, false) => Err(BadEndpoint::NoAuthority(address.to_owned())),
             (false, true) => Err(BadEndpoint::Plain(address.to_owned())),
             _ => Ok(endpoint),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shown> {
+    /// What is shown now.
+    pub(crate) fn shown(&self) -> MutexGuard<'_, Shown> {
         self.0.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -254,83 +253,6 @@ fn certificates(pem: &[u8]) -> Result<Vec<Certificate<'static>>, String> {
     }
 }
 
-/// How coordinators are spoken to: connections that are kept for a while, and what is shown on them.
-#[derive(Debug)]
-pub(crate) struct Line {
-    access: Access,
-    /// Longest wait for one answer.
-    patience: Duration,
-    means: Mutex<Means>,
-}
-
-/// What one call is made with.
-#[derive(Clone, Debug)]
-pub(crate) struct Means {
-    generation: u64,
-    pub(crate) agent: ureq::Agent,
-    authorization: Option<HeaderValue>,
-}
-
-impl Means {
-    fn new(shown: &Shown, patience: Duration) -> Means {
-        Means {
-            generation: shown.generation,
-            agent: agent(patience, shown.tls.clone()),
-            authorization: shown.authorization.clone(),
-        }
-    }
-
-    /// A request that shows the token, and that no web page has made it.
-    pub(crate) fn show<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
-        let request = request.header(NO_PAGE, "1");
-        match &self.authorization {
-            Some(token) => request.header("authorization", token.clone()),
-            None => request,
-        }
-    }
-}
-
-impl Line {
-    /// A line on which an answer is awaited for so long at most.
-    pub(crate) fn new(access: &Access, patience: Duration) -> Line {
-        let means = Means::new(&access.lock(), patience);
-        Line {
-            access: access.clone(),
-            patience,
-            means: Mutex::new(means),
-        }
-    }
-
-    /// Makes a call; once more with what stands in the files by then, if it is not let in.
-    pub(crate) fn call<T>(
-        &self,
-        call: impl Fn(&Means) -> Result<T, CallError>,
-    ) -> Result<T, CallError> {
-        let answer = call(&self.means());
-        let is_shut_out = matches!(
-            answer,
-            Err(CallError::Refused {
-                status: 401 | 403,
-                ..
-            } | CallError::Untrusted(_))
-        );
-        match is_shut_out && self.access.read_again() {
-            true => call(&self.means()),
-            false => answer,
-        }
-    }
-
-    /// What to call with now.
-    fn means(&self) -> Means {
-        let mut means = self.means.lock().unwrap_or_else(PoisonError::into_inner);
-        let shown = self.access.lock();
-        if means.generation != shown.generation {
-            *means = Means::new(&shown, self.patience);
-        }
-        means.clone()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,39 +264,6 @@ mod tests {
             coordinator_token_file: Some(path),
             ..AccessArgs::default()
         }
-    }
-
-    #[test]
-    fn what_stands_in_a_file_now_is_shown_from_the_next_refusal_on() {
-        let dir = tempfile::tempdir().unwrap();
-        let args = args(dir.path(), "the-first-of-tokens\n");
-        let access = Access::load(&args).unwrap();
-        let line = Line::new(&access, Duration::from_secs(1));
-        let shown = || line.means().authorization.unwrap();
-        assert_eq!(shown(), "Bearer the-first-of-tokens");
-        std::fs::write(
-            dir.path().join("token"),
-            "the-second-of-tokens\nthe-first-of-tokens",
-        )
-        .unwrap();
-        assert_eq!(shown(), "Bearer the-first-of-tokens");
-        let calls = std::cell::Cell::new(0);
-        let answer: Result<(), _> = line.call(|means| {
-            calls.set(calls.get() + 1);
-            match means.authorization.as_ref().unwrap() == "Bearer the-second-of-tokens" {
-                true => Ok(()),
-                false => Err(CallError::Untrusted("no".into())),
-            }
-        });
-        assert_eq!((answer, calls.get()), (Ok(()), 2));
-        // What cannot be used changes nothing, and is not asked with again.
-        std::fs::write(dir.path().join("token"), "short").unwrap();
-        let answer: Result<(), _> = line.call(|_| {
-            calls.set(calls.get() + 1);
-            Err(CallError::Untrusted("no".into()))
-        });
-        assert_eq!((answer.is_err(), calls.get()), (true, 3));
-        assert_eq!(shown(), "Bearer the-second-of-tokens");
     }
 
     #[test]
@@ -407,15 +296,6 @@ mod tests {
             ..AccessArgs::default()
         };
         assert!(refused(&absent).contains("--coordinator-token-file /no/such/file"));
-    }
-
-    #[test]
-    fn secrets_are_not_shown_to_people() {
-        let dir = tempfile::tempdir().unwrap();
-        let access = Access::load(&args(dir.path(), "a-token-of-sixteen")).unwrap();
-        let line = Line::new(&access, Duration::from_secs(1));
-        let shown = format!("{access:?} {line:?}");
-        assert!(!shown.contains("a-token-of"), "{shown}");
     }
 
     #[test]

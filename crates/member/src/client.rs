@@ -6,8 +6,9 @@ use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{CacheletId, Epoch};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::access::{Access, Line};
-use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
+use crate::access::Access;
+use crate::endpoint::{BadEndpoint, Endpoint};
+use crate::line::{CallError, Line, REQUEST_TIMEOUT};
 use crate::member::REDIRECTS_MAX;
 use evenkeel_coordinator_core::EventsBody;
 use evenkeel_coordinator_core::plans::{Plan, PlanSettings, PlansView};
@@ -186,7 +187,7 @@ impl ApiClient {
     /// It cannot be reached or cannot save the change, or a choice cannot be made (`bad_settings`).
     pub fn change_settings(&self, change: &serde_json::Value) -> ClientResult<Settings> {
         let body = self.body(change)?;
-        self.call(|endpoint| endpoint.put(&self.line, "/api/v1/settings", &body))
+        self.call(|endpoint| self.line.put(endpoint, "/api/v1/settings", &body))
     }
 
     /// Begins or ends the drain of a server; returns how far it has come.
@@ -227,7 +228,7 @@ impl ApiClient {
     pub fn remove_server(&self, name: &str) -> ClientResult<RemovedView> {
         let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
         let path = format!("/api/v1/servers/{name}");
-        self.call(|endpoint| endpoint.delete(&self.line, &path))
+        self.call(|endpoint| self.line.delete(endpoint, &path))
     }
 
     /// Cachelets that move between servers, and the last that did.
@@ -263,7 +264,7 @@ impl ApiClient {
     /// It cannot be reached or cannot save the wish, or the cachelet is not moving (`not_moving`).
     pub fn cancel_migration(&self, cachelet: CacheletId) -> ClientResult<MigrationsView> {
         let path = format!("/api/v1/migrations/{cachelet}");
-        self.call(|endpoint| endpoint.delete(&self.line, &path))
+        self.call(|endpoint| self.line.delete(endpoint, &path))
     }
 
     /// What the coordinator thinks of the loads, and its newest plans, at most so many.
@@ -318,11 +319,11 @@ impl ApiClient {
     /// It cannot be reached or cannot save the change, or a value is out of range (`bad_settings`).
     pub fn put_plan_settings(&self, settings: PlanSettings) -> ClientResult<PlanSettings> {
         let body = self.body(&settings)?;
-        self.call(|endpoint| endpoint.put(&self.line, "/api/v1/plan-settings", &body))
+        self.call(|endpoint| self.line.put(endpoint, "/api/v1/plan-settings", &body))
     }
 
     fn get<T: serde::de::DeserializeOwned>(&self, path: &str) -> ClientResult<T> {
-        self.call(|endpoint| endpoint.get(&self.line, path))
+        self.call(|endpoint| self.line.get(endpoint, path))
     }
 
     fn post<T: serde::de::DeserializeOwned>(
@@ -331,7 +332,7 @@ impl ApiClient {
         said: &impl serde::Serialize,
     ) -> ClientResult<T> {
         let body = self.body(said)?;
-        self.call(|endpoint| endpoint.post(&self.line, path, &body))
+        self.call(|endpoint| self.line.post(endpoint, path, &body))
     }
 
     fn body(&self, said: &impl serde::Serialize) -> ClientResult<Vec<u8>> {

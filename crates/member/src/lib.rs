@@ -9,12 +9,15 @@
 pub mod access;
 pub mod client;
 mod endpoint;
+mod event;
+mod line;
 mod member;
 mod pace;
 mod view;
 
 pub use endpoint::{BadEndpoint, Endpoint};
-pub use member::{Hurrier, MemberConfig, MemberError, MemberEvent, MemberHandle, Report};
+pub use event::MemberEvent;
+pub use member::{Hurrier, MemberConfig, MemberError, MemberHandle, Report};
 
 /// The cluster that members and coordinators belong to that are told of none.
 pub const DEFAULT_CLUSTER: &str = "evenkeel";

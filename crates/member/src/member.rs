@@ -17,15 +17,16 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use evenkeel_control::hot_keys::HotKeysNews;
-use evenkeel_types::map::ClusterMap;
-use evenkeel_types::{BootId, Epoch, ServerId};
+use evenkeel_types::{BootId, Epoch};
 
-use crate::access::{Access, Line};
-use crate::endpoint::{BadEndpoint, CallError, Endpoint, REQUEST_TIMEOUT};
+use crate::access::Access;
+use crate::endpoint::{BadEndpoint, Endpoint};
+use crate::event::MemberEvent;
+use crate::line::{CallError, Line, REQUEST_TIMEOUT};
 use crate::view::{FORMER_LEADER, View};
 use evenkeel_control::http::NOT_LEADER;
 use evenkeel_coordinator_core::{
-    Heartbeat, HeartbeatAnswer, LoadReport, MapOffer, MemberKind, MigrationReport, Reason, Settings,
+    Heartbeat, HeartbeatAnswer, LoadReport, MapOffer, MemberKind, MigrationReport, Reason,
 };
 
 use crate::pace::{Orders, Pace};
@@ -98,52 +99,6 @@ pub struct Report {
     pub ending: bool,
     /// A proxy: fingerprint of the file that it works by.
     pub config_hash: Option<String>,
-}
-
-/// What the program is told, in order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum MemberEvent {
-    /// A server has its id. Again only if the id changes.
-    Registered {
-        /// The id.
-        server_id: ServerId,
-    },
-    /// A map newer than all before.
-    Map(Arc<ClusterMap>),
-    /// The cluster's mean requests per second of a worker, when it has changed.
-    ClusterLoad(f64),
-    /// The operator's choices: at first, and when they have changed.
-    Settings(Settings),
-    /// Whether the coordinator moves cachelets between servers by itself: at first, and when that has changed.
-    Balances(bool),
-    /// A server's heartbeat was answered, whatever is new; told after what is.
-    Answered {
-        /// When the heartbeat was sent.
-        sent: Instant,
-        /// Epoch of the coordinator's map.
-        epoch: Epoch,
-        /// How long the server may serve from then on. Absent where the coordinator knows nothing of leases.
-        lease: Option<Duration>,
-    },
-    /// A server that is ending need not wait any more. Told once.
-    MayEnd,
-    /// No coordinator has answered for a while. Go on with what you have.
-    Lost,
-    /// A coordinator has answered: the first time, and after [`Lost`](Self::Lost).
-    Found,
-    /// The name belongs to another process, or was forgotten: this process can do nothing here any more. Told once.
-    NameLost {
-        /// One line for people.
-        message: String,
-    },
-    /// The coordinator refuses this member, or its answers make no sense. Told once for each reason
-    /// in a row; the thread keeps trying.
-    Refused {
-        /// One of the API's words.
-        reason: String,
-        /// One line for people.
-        message: String,
-    },
 }
 
 /// Why a member cannot start.
@@ -309,7 +264,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
             && let Ok(body) = serde_json::to_vec(&self.heartbeat)
         {
             let _: Result<HeartbeatAnswer, CallError> =
-                endpoint.post(&self.line, "/api/v1/heartbeat", &body);
+                self.line.post(endpoint, "/api/v1/heartbeat", &body);
         }
     }
 
@@ -346,7 +301,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         let mut redirects = 0;
         while let Some(endpoint) = turns.pop_front() {
             let sent = Instant::now();
-            match endpoint.post(&self.line, "/api/v1/heartbeat", &body) {
+            match self.line.post(&endpoint, "/api/v1/heartbeat", &body) {
                 Ok(answer) => match self.handle_answer(sent, answer) {
                     Ok(()) => {
                         self.preferred = Some(endpoint.clone());
@@ -429,7 +384,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         {
             // Where it does not arrive, the next heartbeat is asked for it again.
             let _: Result<serde_json::Value, CallError> =
-                endpoint.post(&self.line, "/api/v1/map", &body);
+                self.line.post(endpoint, "/api/v1/map", &body);
         }
     }
 

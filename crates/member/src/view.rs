@@ -6,7 +6,7 @@ use std::time::Instant;
 use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{Epoch, ServerId};
 
-use crate::member::MemberEvent;
+use crate::event::MemberEvent;
 use evenkeel_control::limits::LOAD_RPS_MAX;
 use evenkeel_coordinator_core::{HeartbeatAnswer, MemberKind, Settings};
 
