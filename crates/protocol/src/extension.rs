@@ -3,7 +3,6 @@
 
 use evenkeel_types::{BootId, CacheletId, Epoch, ServerId, Version, WorkerRef};
 
-use crate::compose;
 use crate::number;
 use crate::words::Words;
 
@@ -46,20 +45,20 @@ impl Hello {
 
     /// Appends the words behind `evenkeel`.
     pub(crate) fn write_words(&self, out: &mut Vec<u8>) {
-        compose::number(out, self.version);
+        number::write(out, self.version);
         out.extend_from_slice(b" epoch=");
-        compose::number(out, self.epoch.0);
+        number::write(out, self.epoch.0);
         if let Some(worker) = self.from {
             out.extend_from_slice(b" from=");
-            compose::number(out, worker.server.0);
+            number::write(out, worker.server.0);
             out.push(b'/');
-            compose::number(out, worker.worker);
+            number::write(out, worker.worker);
         }
         if let Some((server, boot)) = self.vote {
             out.extend_from_slice(b" vote=");
-            compose::number(out, server.0);
+            number::write(out, server.0);
             out.push(b'/');
-            compose::number(out, boot.0);
+            number::write(out, boot.0);
         }
     }
 }
@@ -154,15 +153,15 @@ impl Migrate {
                 since,
             } => {
                 out.extend_from_slice(b"begin ");
-                compose::number(out, cachelet.0);
+                number::write(out, cachelet.0);
                 out.push(b' ');
-                compose::number(out, began.0);
+                number::write(out, began.0);
                 out.push(b' ');
-                compose::number(out, since.0);
+                number::write(out, since.0);
             }
             Migrate::Activate { newest } => {
                 out.extend_from_slice(b"activate ");
-                compose::number(out, newest.0);
+                number::write(out, newest.0);
             }
             Migrate::Confirm => out.extend_from_slice(b"confirm"),
         }

@@ -81,6 +81,7 @@ pub mod compose;
 mod extension;
 mod limits;
 mod meta;
+mod mode;
 mod number;
 mod parse;
 mod quarantined;
@@ -92,6 +93,7 @@ mod reply;
 mod request;
 mod scan;
 pub mod text;
+mod value;
 mod words;
 
 pub use auth_line::{AuthOutcome, parse_auth};
@@ -101,11 +103,13 @@ pub use limits::{
     LINE_LEN_MAX, LONG_LINE_LEN_DEFAULT, Limits, OPAQUE_LEN_MAX, REPLY_LINE_LEN_MAX,
     SASL_MECHANISM_LEN_MAX, SASL_TOKEN_LEN_MAX, VALUE_LEN_MAX,
 };
-pub use meta::{KeyScratch, Meta, MetaFlags, MetaFlagsIter, SentKey, StoreMode};
+pub use meta::{KeyScratch, Meta, MetaFlags, MetaFlagsIter, SentKey};
+pub use mode::{Direction, StoreMode};
 pub use number::unsigned as stored_number;
 pub use parse::{Refusal, RequestOutcome, parse_request};
 pub use quarantined::Quarantined;
-pub use reply::{MetaReply, MetaStatus, Reply, ReplyOutcome, Value, parse_reply};
-pub use request::{Admin, Direction, Keys, KeysIter, Request, ShutdownMode, Store, StoreVerb};
+pub use reply::{MetaReply, MetaStatus, Reply, ReplyOutcome, parse_reply};
+pub use request::{Admin, Keys, KeysIter, Request, ShutdownMode, Store, StoreVerb};
 pub use scan::{KeyAt, SetAt, scan_get, scan_get_of_one, scan_set, scan_value_head, scan_value_of};
+pub use value::Value;
 pub use words::next_word;

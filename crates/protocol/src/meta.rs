@@ -5,8 +5,8 @@
 //! them as they are. Tokens are read when asked for: a command has few.
 
 use crate::limits::{KEY_LEN_MAX, OPAQUE_LEN_MAX};
+use crate::mode::{Direction, StoreMode};
 use crate::number;
-use crate::request::Direction;
 use crate::words::Words;
 use crate::{base64, text};
 
@@ -96,22 +96,6 @@ impl<'a> SentKey<'a> {
         let len = base64::decode(self.text, &mut scratch.0).unwrap_or(0);
         &scratch.0[..len]
     }
-}
-
-/// How `ms` stores (flag `M`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StoreMode {
-    /// `S`: in any case.
-    #[default]
-    Set,
-    /// `E`: if there is no such item.
-    Add,
-    /// `R`: if there is such an item.
-    Replace,
-    /// `A`: behind the value of an existing item, or as a new one with flag `N`.
-    Append,
-    /// `P`: before the value of an existing item, or as a new one with flag `N`.
-    Prepend,
 }
 
 /// The flags of a meta command or of a meta reply, in the order sent.

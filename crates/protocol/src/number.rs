@@ -1,4 +1,4 @@
-//! Numbers, read as memcached reads them.
+//! Numbers, read as memcached reads them, and written in decimal.
 //!
 //! memcached hands words to the C library's `strtol` family. That accepts blanks before the digits,
 //! a sign, and stops at the first byte that is no digit; memcached then insists that this byte is a
@@ -98,4 +98,10 @@ fn leading_digits(text: &[u8]) -> Option<(u64, usize)> {
 /// C's `isspace` in the C locale.
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+/// Appends a number in decimal.
+#[inline]
+pub fn write(out: &mut Vec<u8>, number: impl itoa::Integer) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }

@@ -14,8 +14,9 @@ use crate::limits::{
     VALUE_LEN_MAX,
 };
 use crate::meta::{self, KeyScratch, Meta, MetaVerb, SentKey};
+use crate::mode::Direction;
 use crate::number;
-use crate::request::{Admin, Direction, Keys, Request, ShutdownMode, Store, StoreVerb};
+use crate::request::{Admin, Keys, Request, ShutdownMode, Store, StoreVerb};
 use crate::scan::scan_set;
 use crate::text;
 use crate::words::{Split, Words};

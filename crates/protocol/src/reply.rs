@@ -9,6 +9,7 @@ use crate::meta::MetaFlags;
 use crate::number;
 use crate::scan::scan_value;
 use crate::text;
+use crate::value::Value;
 use crate::words::{Split, Words};
 
 /// What the bytes so far amount to.
@@ -92,19 +93,6 @@ pub enum Reply<'a> {
     /// Any other line, such as those of `lru_crawler metadump` or `slabs reassign`. In answer to
     /// an ordinary command it means that the peer has lost its place.
     Other(&'a [u8]),
-}
-
-/// A hit of a classic `get`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Value<'a> {
-    /// The key.
-    pub key: &'a [u8],
-    /// Client flags.
-    pub flags: u32,
-    /// The value.
-    pub data: &'a [u8],
-    /// The CAS unique, if it was asked for.
-    pub cas: Option<Version>,
 }
 
 /// The answer to a meta command.

@@ -2,6 +2,7 @@
 
 use crate::extension::{Hello, Migrate};
 use crate::meta::{Meta, SentKey};
+use crate::mode::Direction;
 use crate::words::Words;
 
 /// One whole request.
@@ -130,15 +131,6 @@ pub enum StoreVerb {
     Prepend,
     /// Store if the item still has this CAS unique.
     Cas(u64),
-}
-
-/// Which way arithmetic goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Up, wrapping at 2^64.
-    Incr,
-    /// Down, stopping at 0.
-    Decr,
 }
 
 /// Words for the operator, which the wire format knows and a server may or may not carry out;

@@ -8,9 +8,9 @@
 //! two against each other on millions of lines.
 
 use crate::limits::{KEY_LEN_MAX, Limits};
-use crate::reply::Value;
 use crate::request::{Store, StoreVerb};
 use crate::text;
+use crate::value::Value;
 use memchr::memchr;
 
 /// A key of a [`scan_get`], by its place in the buffer.

@@ -1,6 +1,6 @@
 //! The 24 bytes that every packet begins with.
 
-use super::{Echo, Opcode, REPLY_MAGIC, REQUEST_MAGIC};
+use super::{Opcode, REPLY_MAGIC, REQUEST_MAGIC};
 
 /// Length of a header, in bytes.
 pub const HEADER_LEN: usize = 24;
@@ -47,6 +47,15 @@ impl RequestHeader {
     pub fn write(&self, out: &mut Vec<u8>) {
         write(out, REQUEST_MAGIC, self.vbucket, self);
     }
+}
+
+/// What an answer repeats of its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Echo {
+    /// The opcode as sent, quiet forms included.
+    pub opcode: Opcode,
+    /// The opaque.
+    pub opaque: u32,
 }
 
 /// The header of a reply, whose lengths nobody has checked yet.

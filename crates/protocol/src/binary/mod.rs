@@ -37,11 +37,11 @@ mod reply;
 mod request;
 pub mod wording;
 
-pub use header::{HEADER_LEN, ReplyHeader, RequestHeader};
+pub use header::{Echo, HEADER_LEN, ReplyHeader, RequestHeader};
 pub use opcode::Opcode;
 pub use parse::{Outcome, Refusal, parse_request};
 pub use reply::{Reply, ReplyOutcome, Status, parse_reply};
-pub use request::{Command, Echo, Request};
+pub use request::{Command, Request};
 
 /// First byte of a request. No command of the text protocol begins with it.
 pub const REQUEST_MAGIC: u8 = 0x80;

@@ -5,8 +5,7 @@ use crate::extension::Hello;
 use crate::limits::{
     KEY_LEN_MAX, LINE_LEN_MAX, Limits, SASL_MECHANISM_LEN_MAX, SASL_TOKEN_LEN_MAX,
 };
-use crate::meta::StoreMode;
-use crate::request::Direction;
+use crate::mode::{Direction, StoreMode};
 use crate::words::Words;
 
 /// What the bytes so far amount to.

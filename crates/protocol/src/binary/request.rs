@@ -1,10 +1,9 @@
 //! What a client asks for, and how it is written. Every request borrows from the buffer it was
 //! parsed from.
 
-use super::{Opcode, RequestHeader};
+use super::{Echo, Opcode, RequestHeader};
 use crate::extension::Hello;
-use crate::meta::StoreMode;
-use crate::request::Direction;
+use crate::mode::{Direction, StoreMode};
 
 /// One whole request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,15 +126,6 @@ pub enum Command<'a> {
     },
     /// The extension's hello, whose value is what stands behind `evenkeel` in the text protocol.
     Hello(Hello),
-}
-
-/// What an answer repeats of its request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Echo {
-    /// The opcode as sent, quiet forms included.
-    pub opcode: Opcode,
-    /// The opaque.
-    pub opaque: u32,
 }
 
 impl<'a> Command<'a> {

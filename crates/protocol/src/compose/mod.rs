@@ -7,10 +7,5 @@ pub mod answer;
 mod meta_line;
 pub mod request;
 
+pub use crate::number::write as number;
 pub use meta_line::MetaLine;
-
-/// Appends a number in decimal.
-#[inline]
-pub fn number(out: &mut Vec<u8>, number: impl itoa::Integer) {
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-}

@@ -8,7 +8,8 @@ use evenkeel_types::{BootId, Epoch, ServerId, WorkerRef};
 use super::{MetaLine, number};
 use crate::extension::{Hello, Migrate};
 use crate::meta::SentKey;
-use crate::request::{Direction, Store, StoreVerb};
+use crate::mode::Direction;
+use crate::request::{Store, StoreVerb};
 use crate::text;
 
 /// `get` or, with `with_cas`, `gets`. There must be a key.
