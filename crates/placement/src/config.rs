@@ -13,6 +13,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::hash::Hash;
+pub use super::name::UnknownName;
 
 /// Most servers of a pool: tables name a server in 16 bits.
 pub const SERVERS_MAX: usize = 1 << 16;
@@ -210,29 +211,6 @@ impl TryFrom<String> for Distribution {
 
     fn try_from(text: String) -> Result<Self, UnknownName> {
         text.parse()
-    }
-}
-
-/// A name that is none.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {given:?} is none of {known}")]
-pub struct UnknownName {
-    what: &'static str,
-    given: String,
-    known: String,
-}
-
-impl UnknownName {
-    pub(super) fn new<'a>(
-        what: &'static str,
-        given: &str,
-        known: impl Iterator<Item = &'a str>,
-    ) -> Self {
-        UnknownName {
-            what,
-            given: given.to_owned(),
-            known: known.collect::<Vec<_>>().join(", "),
-        }
     }
 }
 

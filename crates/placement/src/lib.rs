@@ -21,6 +21,7 @@ mod jump;
 mod ketama;
 pub mod membership;
 mod modula;
+mod name;
 pub mod pool;
 pub mod renaming;
 mod rendezvous;

@@ -26,7 +26,7 @@ use evenkeel_types::KeyHash;
 use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 
-use super::config::UnknownName;
+use super::name::UnknownName;
 
 /// A hash of keys, by twemproxy's name where it has one, else libmemcached's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
