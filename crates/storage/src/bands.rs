@@ -5,9 +5,8 @@
 //! two. What is held is counted per cachelet where an item comes or goes, what was evicted or refused per
 //! store where that is decided: a read counts nothing here.
 
-use crate::cachelet::Inner;
+use crate::Seconds;
 use crate::item::{self, Layout};
-use crate::{Seconds, Store};
 
 /// Largest item of the lowest band, in bytes.
 const LOWEST_BAND_BYTES: usize = 1 << LOWEST_BAND_SHIFT;
@@ -15,9 +14,6 @@ const LOWEST_BAND_SHIFT: u32 = 6;
 
 /// How many bands there are: enough for the largest item that a store takes.
 pub const SIZE_BANDS: usize = 27;
-
-/// Items looked at from the old end of each queue to find out how old items are when they leave.
-const AGE_SAMPLE: usize = 256;
 
 /// Evicted items that a log keeps until they are taken: those of some dozen segments.
 const EVICTIONS_KEPT_MAX: usize = 4096;
@@ -55,8 +51,8 @@ pub struct BandStats {
 /// Items of one band that a cachelet holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BandGauge {
-    items: u64,
-    bytes: u64,
+    pub(crate) items: u64,
+    pub(crate) bytes: u64,
 }
 
 /// What a cachelet holds, by band.
@@ -147,73 +143,27 @@ impl Fates {
         self.bands[size_band(bytes)].out_of_memory += 1;
     }
 
+    /// From now on keeps what is evicted, or no longer.
+    pub fn keep_log(&mut self, on: bool) {
+        if on != self.log.is_some() {
+            self.log = on.then(Box::default);
+        }
+    }
+
+    /// What was evicted since it was last asked, while a log is kept.
+    pub fn take_log(&mut self) -> EvictionLog {
+        let log = self.log.as_deref_mut();
+        log.map_or_else(EvictionLog::default, core::mem::take)
+    }
+
     pub fn all(&self) -> &[BandStats; SIZE_BANDS] {
         &self.bands
     }
 }
 
-fn age(data: &[u8], now: Seconds) -> Seconds {
+/// Seconds since the last use of the item that `data` starts with.
+pub(crate) fn age(data: &[u8], now: Seconds) -> Seconds {
     now.saturating_sub(item::last_access(data, now))
-}
-
-impl Store {
-    /// From now on keeps what is evicted for [`Store::take_evictions`], or no longer.
-    pub fn log_evictions(&mut self, on: bool) {
-        if on != self.context.fates.log.is_some() {
-            self.context.fates.log = on.then(Box::default);
-        }
-    }
-
-    /// What was evicted since it was last asked, while [`Store::log_evictions`] is on.
-    pub fn take_evictions(&mut self) -> EvictionLog {
-        self.context
-            .fates
-            .log
-            .as_deref_mut()
-            .map_or_else(EvictionLog::default, core::mem::take)
-    }
-
-    /// What the store holds and what became of its items, by band. Takes time in proportion to its
-    /// cachelets, and looks at some items at the old end of each queue.
-    pub fn band_stats(&self, now: Seconds) -> [BandStats; SIZE_BANDS] {
-        let mut bands = *self.context.fates.all();
-        for (_, inner) in self.inners() {
-            for (band, gauge) in bands.iter_mut().zip(inner.bands.all()) {
-                band.items += gauge.items;
-                band.bytes += gauge.bytes;
-            }
-            for queue in &inner.queues {
-                inner.sample_ages(queue.head, now, &mut bands);
-            }
-        }
-        bands
-    }
-}
-
-impl Inner {
-    /// Looks at items from the oldest segment of a queue on for the oldest of each band.
-    fn sample_ages(&self, head: u32, now: Seconds, bands: &mut [BandStats; SIZE_BANDS]) {
-        let mut left = AGE_SAMPLE;
-        let mut at = head;
-        while let Some(segment) = self.segments.get(at as usize) {
-            let mut offset = 0;
-            while offset < segment.used as usize {
-                if left == 0 {
-                    return;
-                }
-                left -= 1;
-                let data = &segment.data[offset..];
-                let layout = Layout::read(data);
-                let bytes = self.geometry.align_up(layout.size());
-                offset += bytes;
-                if !layout.is_dead() {
-                    let oldest = &mut bands[size_band(bytes)].oldest_age_s;
-                    *oldest = (*oldest).max(age(data, now).into());
-                }
-            }
-            at = segment.next;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //!                      └ main queue    oldest … newest (open: survivors are appended here)
 //! ```
 
+mod reading;
 mod segments;
 
 use crate::bands::{Fates, Gauges};

@@ -25,11 +25,12 @@
 //! Measured (`tests/hit_ratio.rs`, 100,000 keys, 2 and 8 MiB): 1 to 9 points above an exact LRU of the
 //! same size for Zipf exponents from 0.7 to 0.99, and level with it where nearly every key fits.
 
+use crate::Seconds;
 use crate::cachelet::{Cachelet, Context, Inner, Need, Place};
 use crate::item::{self, Layout};
 use crate::segment::{NONE, QueueName, TtlClass};
+use crate::store::Store;
 use crate::worth::Scale;
-use crate::{Seconds, Store};
 
 /// The small queue's part of the memory (S3-FIFO, section 4.1: a tenth).
 const SMALL_PART: usize = 10;

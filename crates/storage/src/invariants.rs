@@ -1,11 +1,12 @@
 //! A recount of everything, for tests and simulation.
 
+use crate::Seconds;
 use crate::bands::{BandStats, Gauges};
 use crate::cachelet::{Inner, Place};
 use crate::index::Index;
 use crate::item::{self, Layout};
 use crate::segment::{NONE, Segment};
-use crate::{Seconds, Store};
+use crate::store::Store;
 
 impl Store {
     /// Walks the whole structure and compares it with what the counters say.

@@ -6,7 +6,7 @@ use crate::hash::TableHash;
 use crate::item::{self, Item, Layout, Meta};
 use crate::segment::QueueName;
 use crate::store::{Store, StoreError};
-use evenkeel_types::Version;
+use evenkeel_types::{CacheletId, Version};
 
 /// Scratch space above this many bytes is not kept.
 const SCRATCH_KEPT_MAX: usize = 64 << 10;
@@ -30,9 +30,74 @@ pub struct ItemMut<'a> {
     now: Seconds,
 }
 
+impl Store {
+    /// Finds an item and counts the use. An expired item is removed and not found.
+    ///
+    /// `fetched` and `last_access` stay as they were, so that the caller can show them; an ordinary
+    /// read goes on with [`ItemMut::touch_access`].
+    #[inline]
+    pub fn get(&mut self, id: CacheletId, key: &[u8], now: Seconds) -> Option<ItemMut<'_>> {
+        let hash = self.hash(key);
+        self.get_hashed(id, key, hash, now)
+    }
+
+    /// As [`Store::get`], with the key's hash.
+    #[inline]
+    pub fn get_hashed(
+        &mut self,
+        id: CacheletId,
+        key: &[u8],
+        hash: TableHash,
+        now: Seconds,
+    ) -> Option<ItemMut<'_>> {
+        let slot = usize::from(id.0);
+        let inner = &mut *self.cachelets.get_mut(slot)?.as_mut()?.inner;
+        inner.reads = inner.reads.wrapping_add(1);
+        let Some(place) = inner.find(key, hash) else {
+            inner.misses = inner.misses.wrapping_add(1);
+            return None;
+        };
+        let data = inner.data_mut(place);
+        let layout = Layout::read(data);
+        if layout.expires() && item::is_expired(layout.expires_at(data), now) {
+            inner.expire_read(hash, place, &mut self.context);
+            return None;
+        }
+        item::bump_frequency(data, layout);
+        inner.bytes_out = inner.bytes_out.wrapping_add(layout.value_len() as u64);
+        Some(ItemMut::new(self, slot, place, now))
+    }
+
+    /// As [`Store::get_hashed`], for a command that reads an item only to change it: it counts as a write
+    /// of the cachelet, by what it does with the item or, if there is none, here.
+    pub fn find_hashed(
+        &mut self,
+        id: CacheletId,
+        key: &[u8],
+        hash: TableHash,
+        now: Seconds,
+    ) -> Option<ItemMut<'_>> {
+        let slot = usize::from(id.0);
+        let inner = &mut *self.cachelets.get_mut(slot)?.as_mut()?.inner;
+        let Some(place) = inner.find(key, hash) else {
+            inner.writes += 1;
+            return None;
+        };
+        let data = inner.data_mut(place);
+        let layout = Layout::read(data);
+        if layout.expires() && item::is_expired(layout.expires_at(data), now) {
+            inner.writes += 1;
+            inner.expire_found(hash, place, &mut self.context);
+            return None;
+        }
+        item::bump_frequency(data, layout);
+        Some(ItemMut::new(self, slot, place, now))
+    }
+}
+
 impl<'a> ItemMut<'a> {
     #[inline]
-    pub(crate) fn new(store: &'a mut Store, slot: usize, place: Place, now: Seconds) -> Self {
+    fn new(store: &'a mut Store, slot: usize, place: Place, now: Seconds) -> Self {
         ItemMut {
             store,
             slot,

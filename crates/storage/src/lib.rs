@@ -99,12 +99,15 @@
     )
 )]
 
+mod band_stats;
 mod bands;
 mod bucket;
 mod cachelet;
+mod cursor;
 mod eviction;
 mod ghosts;
 mod hash;
+mod hint;
 mod index;
 mod invariants;
 mod item;
@@ -127,9 +130,9 @@ mod worth;
 pub use bands::{BandStats, Evicted, EvictionLog, SIZE_BANDS, band_bytes_max, size_band};
 pub use cachelet::Cachelet;
 pub use hash::TableHash;
+pub use hint::Hint;
 pub use item::{Item, MEMCACHED_FLAGS_SIZE, MEMCACHED_ITEM_OVERHEAD, NEVER, NewItem};
 pub use item_mut::ItemMut;
-pub use look_ahead::Hint;
 pub use pool::{PoolConfig, SegmentPool};
 pub use stats::{CacheletStats, StoreStats};
 pub use store::{Store, StoreConfig, StoreError};

@@ -5,55 +5,13 @@
 //! a segment's description reads one cache line, so a round over 16 GiB (16,384 segments) reads 1 MiB,
 //! spread over many calls.
 
-use crate::cachelet::{Cachelet, Context, Inner, Place};
+use crate::Seconds;
+use crate::cachelet::{Context, Inner, Place};
 use crate::item::{self, Layout};
-use crate::{Seconds, Store};
-use evenkeel_types::CacheletId;
+use crate::store::Store;
 
 /// Dropping this many items counts as one unit of work, as looking at one segment does.
 const ITEMS_PER_WORK: usize = 64;
-
-/// A place in an endless round over all segments of a store.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RoundCursor {
-    /// Position in the store's list of cachelets.
-    position: usize,
-    segment: usize,
-    /// Whether the last step began a new round.
-    began: bool,
-}
-
-impl RoundCursor {
-    /// The next slot of a segment table, used or not; `None` when there is no segment at all.
-    pub fn advance(
-        &mut self,
-        ids: &[CacheletId],
-        cachelets: &[Option<Cachelet>],
-    ) -> Option<(usize, u32)> {
-        self.began = false;
-        // One more than all, because the first may have been left in the middle.
-        for _ in 0..=ids.len() {
-            if let Some(id) = ids.get(self.position) {
-                let slot = usize::from(id.0);
-                let len = cachelets[slot]
-                    .as_ref()
-                    .map_or(0, |c| c.inner.segments.len());
-                if self.segment < len {
-                    self.segment += 1;
-                    // Less than `slots_max`, which fits.
-                    return Some((slot, (self.segment - 1) as u32));
-                }
-            }
-            self.segment = 0;
-            self.position += 1;
-            if self.position >= ids.len() {
-                self.position = 0;
-                self.began = true;
-            }
-        }
-        None
-    }
-}
 
 impl Store {
     /// Gives back the memory of expired items, what indexes no longer need and what a lowered limit
@@ -66,7 +24,7 @@ impl Store {
         let mut unfinished = true;
         while left > 0 && unfinished {
             let work = self.expire_next(now);
-            unfinished = work.is_some() && !self.expiry_cursor.began;
+            unfinished = work.is_some() && !self.expiry_cursor.began();
             left = left.saturating_sub(work.unwrap_or(1));
         }
         self.context.account.trim();

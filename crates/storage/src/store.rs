@@ -3,14 +3,11 @@
 use crate::Seconds;
 use crate::bands::Fates;
 use crate::cachelet::{Cachelet, Context, Entry, Inner, Place, Replaced};
+use crate::cursor::RoundCursor;
 use crate::ghosts::Returning;
 use crate::hash::{TableHash, TableHasher};
-use crate::item::{
-    self, Item, Layout, MEMCACHED_FLAGS_SIZE, MEMCACHED_ITEM_OVERHEAD, Meta, NewItem,
-};
-use crate::item_mut::ItemMut;
-use crate::look_ahead::Hint;
-use crate::maintenance::RoundCursor;
+use crate::hint::Hint;
+use crate::item::{self, Item, MEMCACHED_FLAGS_SIZE, MEMCACHED_ITEM_OVERHEAD, Meta, NewItem};
 use crate::pool::{Account, SegmentPool};
 use crate::stats::{CacheletStats, StoreStats};
 use core::fmt;
@@ -217,69 +214,6 @@ impl Store {
     #[inline]
     pub fn hash(&self, key: &[u8]) -> TableHash {
         self.context.hasher.hash(key)
-    }
-
-    /// Finds an item and counts the use. An expired item is removed and not found.
-    ///
-    /// `fetched` and `last_access` stay as they were, so that the caller can show them; an ordinary
-    /// read goes on with [`ItemMut::touch_access`].
-    #[inline]
-    pub fn get(&mut self, id: CacheletId, key: &[u8], now: Seconds) -> Option<ItemMut<'_>> {
-        let hash = self.hash(key);
-        self.get_hashed(id, key, hash, now)
-    }
-
-    /// As [`Store::get`], with the key's hash.
-    #[inline]
-    pub fn get_hashed(
-        &mut self,
-        id: CacheletId,
-        key: &[u8],
-        hash: TableHash,
-        now: Seconds,
-    ) -> Option<ItemMut<'_>> {
-        let slot = usize::from(id.0);
-        let inner = &mut *self.cachelets.get_mut(slot)?.as_mut()?.inner;
-        inner.reads = inner.reads.wrapping_add(1);
-        let Some(place) = inner.find(key, hash) else {
-            inner.misses = inner.misses.wrapping_add(1);
-            return None;
-        };
-        let data = inner.data_mut(place);
-        let layout = Layout::read(data);
-        if layout.expires() && item::is_expired(layout.expires_at(data), now) {
-            inner.expire_read(hash, place, &mut self.context);
-            return None;
-        }
-        item::bump_frequency(data, layout);
-        inner.bytes_out = inner.bytes_out.wrapping_add(layout.value_len() as u64);
-        Some(ItemMut::new(self, slot, place, now))
-    }
-
-    /// As [`Store::get_hashed`], for a command that reads an item only to change it: it counts as a write
-    /// of the cachelet, by what it does with the item or, if there is none, here.
-    pub fn find_hashed(
-        &mut self,
-        id: CacheletId,
-        key: &[u8],
-        hash: TableHash,
-        now: Seconds,
-    ) -> Option<ItemMut<'_>> {
-        let slot = usize::from(id.0);
-        let inner = &mut *self.cachelets.get_mut(slot)?.as_mut()?.inner;
-        let Some(place) = inner.find(key, hash) else {
-            inner.writes += 1;
-            return None;
-        };
-        let data = inner.data_mut(place);
-        let layout = Layout::read(data);
-        if layout.expires() && item::is_expired(layout.expires_at(data), now) {
-            inner.writes += 1;
-            inner.expire_found(hash, place, &mut self.context);
-            return None;
-        }
-        item::bump_frequency(data, layout);
-        Some(ItemMut::new(self, slot, place, now))
     }
 
     /// Reads an item: finds it, counts the use, and notes that it was fetched and when. An expired item

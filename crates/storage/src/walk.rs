@@ -1,7 +1,8 @@
 //! Walks over a cachelet's items, for migration and dumps.
 
+use crate::Seconds;
 use crate::item::{self, Item};
-use crate::{Seconds, Store};
+use crate::store::Store;
 use evenkeel_types::CacheletId;
 
 /// Where a walk has come to: a point in the space of hashes. The default is the start.
