@@ -7,8 +7,8 @@ use axum::response::{IntoResponse, Response};
 use evenkeel_types::CacheletId;
 use serde::Deserialize;
 
+use crate::answer::{Shared, bad_query, error, told, unsaved};
 use crate::desk::Unsaved;
-use crate::http::{Shared, bad_query, error, told, unsaved};
 use evenkeel_coordinator_core::{LoadOrder, ReleaseRefusal};
 
 /// In which order loads are wanted, and of how many workers and cachelets; of all where it does not say.

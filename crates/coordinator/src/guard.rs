@@ -23,9 +23,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::answer::error;
 use crate::desk::Desk;
-use crate::http::error;
-use crate::pages::without_port;
 
 /// Operators' tokens, for who has no file for them.
 const API_TOKEN_VARIABLE: &str = "EVENKEEL_COORDINATOR_API_TOKEN";
@@ -316,4 +315,12 @@ pub(crate) fn denied(desk: &Desk, denial: Denial) -> Response {
             .insert(header::WWW_AUTHENTICATE, scheme);
     }
     response
+}
+
+/// The host of `HOST:PORT`, or of `HOST` alone.
+pub(crate) fn without_port(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    }
 }

@@ -1,12 +1,9 @@
-//! The HTTP API: paths, methods, bodies and errors. What they mean is the core's business.
-//!
-//! Every error has the same shape, `{"error":{"reason":"…","message":"…"}}`: `reason` is one of a
-//! fixed set of words for programs, `message` one line for people.
+//! The HTTP API: paths, methods and bodies. What they mean is the core's business.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Json, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -15,8 +12,8 @@ use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
 use evenkeel_control::access::Holder;
 use evenkeel_types::Now;
-use serde::Serialize;
 
+use crate::answer::{Shared, bad_body, error, told, unsaved};
 use crate::cachelets;
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
 use crate::guard::{self, Guard};
@@ -34,8 +31,6 @@ use evenkeel_coordinator_core::{
 /// Longest time that a request may take from its headers to its answer. The core needs
 /// microseconds and a save milliseconds; a slower request is one that does not send its body.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-
-pub(crate) type Shared = State<Arc<Desk>>;
 
 /// All paths.
 pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
@@ -328,14 +323,6 @@ fn not_leader(status: StatusCode, leader: Option<String>, message: String) -> Re
     (status, Json(ErrorBody { error })).into_response()
 }
 
-/// What was seen, as JSON.
-pub(crate) fn told<T: Serialize>(seen: Result<T, Unsaved>) -> Response {
-    match seen {
-        Ok(seen) => Json(seen).into_response(),
-        Err(Unsaved) => unsaved(),
-    }
-}
-
 /// Why there is no map yet; `None` when there is one.
 fn missing_map(core: &CoordinatorCore) -> Option<String> {
     core.map().is_none().then(|| {
@@ -351,32 +338,4 @@ fn refused(refusal: &Refusal) -> Response {
         Fault::Full => StatusCode::SERVICE_UNAVAILABLE,
     };
     error(status, refusal.reason().as_str(), refusal.to_string())
-}
-
-pub(crate) fn bad_body(desk: &Desk, rejection: &JsonRejection) -> Response {
-    let (status, kind) = match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => (StatusCode::PAYLOAD_TOO_LARGE, BadRequest::TooLong),
-        _ => (StatusCode::BAD_REQUEST, BadRequest::BadJson),
-    };
-    desk.count(kind);
-    error(status, kind.as_str(), rejection.body_text())
-}
-
-pub(crate) fn unsaved() -> Response {
-    let message = "the state cannot be saved, so nothing new is told".to_owned();
-    error(StatusCode::SERVICE_UNAVAILABLE, "unsaved", message)
-}
-
-pub(crate) fn bad_query(rejection: &QueryRejection) -> Response {
-    let message = evenkeel_control::http::shortened(&rejection.body_text());
-    error(StatusCode::BAD_REQUEST, "bad_query", message)
-}
-
-pub(crate) fn error(status: StatusCode, reason: &str, message: String) -> Response {
-    let error = ErrorDetail {
-        reason: reason.to_owned(),
-        message,
-        leader: None,
-    };
-    (status, Json(ErrorBody { error })).into_response()
 }

@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answer;
 mod args;
 mod cachelets;
 mod desk;

@@ -6,8 +6,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use evenkeel_types::CacheletId;
 
+use crate::answer::{Shared, bad_body, error, told, unsaved};
 use crate::desk::Unsaved;
-use crate::http::{Shared, bad_body, error, told, unsaved};
 use evenkeel_coordinator_core::{MigrationRefusal, MigrationRequest};
 
 pub(crate) async fn list(State(desk): Shared) -> Response {

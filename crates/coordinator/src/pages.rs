@@ -19,9 +19,9 @@ use axum::middleware::Next;
 use axum::response::Response;
 use evenkeel_control::access::Standing;
 
+use crate::answer::error;
 use crate::desk::{BadRequest, Desk};
-use crate::guard::Guard;
-use crate::http::error;
+use crate::guard::{Guard, without_port};
 use evenkeel_control::http::{JSON, NO_PAGE};
 
 /// The name by which each machine knows itself.
@@ -76,14 +76,6 @@ fn is_own_name(host: &[u8], names: &[String]) -> bool {
     bare.unwrap_or(name).parse::<IpAddr>().is_ok()
         || name.eq_ignore_ascii_case(LOCALHOST)
         || names.iter().any(|own| own.eq_ignore_ascii_case(name))
-}
-
-/// The host of `HOST:PORT`, or of `HOST` alone.
-pub(crate) fn without_port(authority: &str) -> &str {
-    match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        _ => authority,
-    }
 }
 
 /// Whether the content type is JSON, whatever parameters stand behind it.

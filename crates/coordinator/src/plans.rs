@@ -7,8 +7,8 @@ use axum::response::{IntoResponse, Response};
 use evenkeel_types::Now;
 use serde::Deserialize;
 
+use crate::answer::{Shared, bad_body, bad_query, error, told, unsaved};
 use crate::desk::Unsaved;
-use crate::http::{Shared, bad_body, bad_query, error, told, unsaved};
 use evenkeel_coordinator_core::CoordinatorCore;
 use evenkeel_coordinator_core::plans::{Plan, PlanRefusal, PlanSettings};
 

@@ -5,8 +5,8 @@ use axum::extract::{Json, Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
+use crate::answer::{Shared, bad_body, error, told, unsaved};
 use crate::desk::Unsaved;
-use crate::http::{Shared, bad_body, error, told, unsaved};
 use evenkeel_coordinator_core::{DrainRefusal, DrainRequest, RemoveRefusal};
 
 pub(crate) async fn list(State(desk): Shared) -> Response {
