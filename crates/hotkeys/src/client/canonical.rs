@@ -8,6 +8,7 @@
 //! and each mark by the number of reads that it is not older than: every comparison keeps its result, and
 //! those with numbers to come do, because they are above all.
 
+use super::marks::PAIR_CLASSES;
 use super::*;
 use core::num::NonZeroU64;
 

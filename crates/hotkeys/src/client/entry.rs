@@ -1,8 +1,9 @@
 //! What a client knows of one key: its lease, and what was shown of it.
 
-use super::kept::Kept;
-use super::{Answer, ReadTicket};
-use evenkeel_types::{Instant, KeyHash, Version};
+use super::answer::{Answer, Seen};
+use super::ticket::ReadTicket;
+use evenkeel_types::{Instant, KeyHash};
+use std::sync::Arc;
 
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
@@ -37,30 +38,18 @@ pub(super) struct Entry {
     pub gave: bool,
 }
 
-/// What an answer told of a key. A miss is newer than the value of the same version.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(test, derive(Hash))]
-pub(super) struct Seen {
-    pub version: Version,
-    pub is_miss: bool,
+/// An answer that is kept.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
+pub(super) struct Kept {
+    pub seen: Seen,
+    /// `Some` of a hit.
+    pub value: Option<Arc<[u8]>>,
 }
 
-impl Seen {
-    pub fn of(answer: Answer) -> Option<Self> {
-        let (version, is_miss) = match answer {
-            Answer::Hit(version) => (version, false),
-            Answer::Miss(version) => (version?, true),
-            Answer::Failed => return None,
-        };
-        Some(Seen { version, is_miss })
-    }
-
-    /// The answer that tells it.
-    pub fn answer(self) -> Answer {
-        match self.is_miss {
-            true => Answer::Miss(Some(self.version)),
-            false => Answer::Hit(self.version),
-        }
+impl Kept {
+    pub fn len(&self) -> usize {
+        self.value.as_ref().map_or(0, |value| value.len())
     }
 }
 
@@ -141,5 +130,30 @@ impl Entry {
     /// Bytes of what is kept.
     pub fn kept_len(&self) -> usize {
         self.kept.as_ref().map_or(0, Kept::len)
+    }
+
+    /// What to show in the place of an answer that is older than the floor, if it is kept.
+    pub fn kept_instead(
+        &self,
+        ticket: &ReadTicket,
+        answer: Option<Seen>,
+        floor: Seen,
+        uncompared: bool,
+    ) -> Option<Kept> {
+        let kept = self.kept.as_ref()?;
+        let is_older = answer.is_some_and(|seen| seen < floor);
+        let is_enough = kept.seen >= floor || uncompared;
+        let may_be_older = ticket.suffix != 0 || ticket.number < self.learned;
+        let counts = !ticket.only_home
+            && is_older
+            && is_enough
+            && may_be_older
+            && ticket.number >= self.fence;
+        // A copy has no misses of its own: that it has nothing says nothing of the key.
+        let is_found = ticket.suffix == 0 || answer.is_some_and(|seen| !seen.is_miss);
+        (counts && is_found).then(|| Kept {
+            seen: kept.seen,
+            value: kept.value.clone(),
+        })
     }
 }

@@ -16,56 +16,15 @@ use std::sync::Arc;
 
 use evenkeel_types::Epoch;
 
-use super::entry::{Entry, Seen};
-use super::{Answer, ClientLeases, ReadTicket};
+use super::answer::{Answer, Seen};
+use super::entry::Kept;
+use super::{ClientLeases, ReadTicket};
 
 /// Longest value that is kept. A longer one costs a second question at the home where it would have been shown.
 pub const KEPT_VALUE_LEN_MAX: usize = 64 << 10;
 
 /// Most bytes that a client keeps for one pool; beyond them it is as with values that are too long.
 pub const KEPT_BYTES_MAX: usize = 4 << 20;
-
-/// An answer that is kept.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
-pub(super) struct Kept {
-    pub seen: Seen,
-    /// `Some` of a hit.
-    pub value: Option<Arc<[u8]>>,
-}
-
-impl Kept {
-    pub fn len(&self) -> usize {
-        self.value.as_ref().map_or(0, |value| value.len())
-    }
-}
-
-impl Entry {
-    /// What to show in the place of an answer that is older than the floor, if it is kept.
-    pub fn kept_instead(
-        &self,
-        ticket: &ReadTicket,
-        answer: Option<Seen>,
-        floor: Seen,
-        uncompared: bool,
-    ) -> Option<Kept> {
-        let kept = self.kept.as_ref()?;
-        let is_older = answer.is_some_and(|seen| seen < floor);
-        let is_enough = kept.seen >= floor || uncompared;
-        let may_be_older = ticket.suffix != 0 || ticket.number < self.learned;
-        let counts = !ticket.only_home
-            && is_older
-            && is_enough
-            && may_be_older
-            && ticket.number >= self.fence;
-        // A copy has no misses of its own: that it has nothing says nothing of the key.
-        let is_found = ticket.suffix == 0 || answer.is_some_and(|seen| !seen.is_miss);
-        (counts && is_found).then(|| Kept {
-            seen: kept.seen,
-            value: kept.value.clone(),
-        })
-    }
-}
 
 impl ClientLeases {
     /// Keeps what a read was answered, if the key has an entry and it is newer than what is kept; to be called as soon as the

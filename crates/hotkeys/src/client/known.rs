@@ -5,7 +5,7 @@ use core::time::Duration;
 use evenkeel_types::{Instant, KeyHash};
 
 use super::ClientLeases;
-use super::kept::Kept;
+use super::entry::Kept;
 
 /// What is known of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -72,11 +72,13 @@
 //! A lease counts from when the granted read was *sent*. While writes are on their way to the copies the home says how much of it is left
 //! (see [`server`](super::server)): a copy can be behind by no more than the lease, and what is kept has replaced what the copy has.
 
+mod answer;
 #[cfg(test)]
 mod canonical;
 mod entry;
 mod kept;
 mod known;
+mod marks;
 #[cfg(test)]
 mod tests;
 mod ticket;
@@ -86,17 +88,19 @@ use core::time::Duration;
 
 use evenkeel_types::{Epoch, Instant, KeyHash};
 
+pub use answer::Answer;
 #[cfg(test)]
 pub(crate) use canonical::Canonical;
 pub use kept::{KEPT_BYTES_MAX, KEPT_VALUE_LEN_MAX};
 pub use known::Known;
-pub use ticket::{Answer, Connection, Grant, ReadTicket, Route, Verdict, WriteTicket};
+pub use ticket::{Connection, Grant, ReadTicket, Route, Verdict, WriteTicket};
 
-use entry::{Entry, NEVER, Seen, UNKNOWN};
+use answer::Seen;
+use entry::{Entry, NEVER, UNKNOWN};
 
 use crate::ages::Ages;
 use evenkeel_types::random::SplitMix64;
-use writes::{Writes, note};
+use marks::{Writes, note, pair_class};
 
 /// Most keys for which a client holds leases at once: those of sixteen workers that replicate as many
 /// as they may. Losing an entry only sends its reads home, and is counted. Bounds the CSM cache of a
@@ -107,9 +111,6 @@ pub const CSM_ENTRIES_MAX: usize = 1024;
 /// 200 ppm in practice) and for event loops that read the clock once a turn. The home server waits
 /// longer by the same part.
 pub const LEASE_MARGIN_DIVISOR: u32 = 20;
-
-/// Who has written or was shown what is remembered in so many classes of connection and key together.
-const PAIR_CLASSES: usize = 4096;
 
 /// A home that is more burdened than a shadow server by this part gives turns away. By less two servers differ by chance.
 const OVERBURDENED_DIVISOR: usize = 5;
@@ -640,13 +641,6 @@ fn is_overburdened(home: Option<usize>, shadow: Option<usize>) -> bool {
     let limit = |shadow: usize| shadow.saturating_add(shadow / OVERBURDENED_DIVISOR);
     home.zip(shadow)
         .is_some_and(|(home, shadow)| home > limit(shadow))
-}
-
-#[inline]
-fn pair_class(hash: KeyHash, connection: Connection) -> usize {
-    // Connections may be numbered by positions in a table.
-    let mixed = hash.0 ^ connection.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed ^ mixed >> 32) as usize % PAIR_CLASSES
 }
 
 #[inline]

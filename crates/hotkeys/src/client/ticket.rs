@@ -1,9 +1,9 @@
 //! Requests under way: where a read goes and whether its answer may be shown, and what is to come of a write.
 
-use super::entry::Seen;
+use super::answer::{Answer, Seen};
 use core::num::NonZeroU64;
 use core::time::Duration;
-use evenkeel_types::{Instant, KeyHash, Version};
+use evenkeel_types::{Instant, KeyHash};
 use std::sync::Arc;
 
 /// An application connection of a client, by any number that no other has at the same time.
@@ -25,17 +25,6 @@ pub enum Route {
         /// Which one; see [`shadows`](evenkeel_placement::renaming::shadows).
         suffix: u8,
     },
-}
-
-/// What a read was answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// A value of this version.
-    Hit(Version),
-    /// No value; with the newest version that the home server has issued, if it said so.
-    Miss(Option<Version>),
-    /// No answer, or an error.
-    Failed,
 }
 
 /// A lease, as the answer of a home told it.

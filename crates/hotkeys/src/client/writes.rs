@@ -18,51 +18,16 @@ use std::sync::Arc;
 
 use evenkeel_types::{Epoch, KeyHash};
 
-use super::entry::{Entry, Seen};
-use super::{Answer, ClientLeases, Connection, Mutant, PAIR_CLASSES, WriteTicket, pair_class};
-
-/// The writes of each class of connection and key. Classes are shared by chance, which costs reads at the home and nothing else.
-#[derive(Debug, Default)]
-pub(super) struct Writes {
-    /// The number of the last write that is not known. Empty until there is one.
-    marks: Vec<u64>,
-    /// The number of the last touch. Empty until there is one.
-    touches: Vec<u64>,
-}
-
-impl Writes {
-    /// Whether a copy of the key may lack a write of the class, or a touch, without that being seen from its answer.
-    #[inline]
-    pub fn may_hide(&self, class: usize, entry: &Entry) -> bool {
-        is_past(&self.marks, class, entry.granted)
-            || is_past(&self.touches, class, entry.granted_whole)
-    }
-
-    /// Whether a write of the class has turned out not to be known since the read of that number was sent.
-    #[inline]
-    pub fn is_marked_since(&self, class: usize, number: u64) -> bool {
-        is_past(&self.marks, class, number)
-    }
-
-    #[cfg(test)]
-    pub fn marks(&self) -> &[u64] {
-        &self.marks
-    }
-
-    #[cfg(test)]
-    pub fn of_marks(marks: Vec<u64>) -> Self {
-        Writes {
-            marks,
-            touches: Vec::new(),
-        }
-    }
-}
+use super::answer::{Answer, Seen};
+use super::marks::{note, pair_class};
+use super::ticket::{Connection, WriteTicket};
+use super::{ClientLeases, Mutant};
 
 impl ClientLeases {
     /// Tells that a command that changes the expiry of a key and nothing else is about to be sent, or sent again, for a connection.
     pub fn touch_sent(&mut self, hash: KeyHash, writer: Connection) {
         let number = self.next_number();
-        note(&mut self.writes.touches, pair_class(hash, writer), number);
+        self.writes.touch(pair_class(hash, writer), number);
     }
 
     /// Tells that a connection writes, which gives the key another value or none. `can_tell`: the answer can
@@ -137,20 +102,7 @@ impl ClientLeases {
 
     fn mark(&mut self, class: usize, number: u64) {
         if !self.is(Mutant::WriteUnmarked) {
-            note(&mut self.writes.marks, class, number);
+            self.writes.mark(class, number);
         }
     }
-}
-
-#[inline]
-fn is_past(numbers: &[u64], class: usize, number: u64) -> bool {
-    numbers.get(class).is_some_and(|&noted| noted > number)
-}
-
-/// Notes the number of what was last done in a class.
-pub(super) fn note(numbers: &mut Vec<u64>, class: usize, number: u64) {
-    if numbers.is_empty() {
-        *numbers = vec![0; PAIR_CLASSES];
-    }
-    numbers[class] = number;
 }

@@ -13,6 +13,10 @@ const DIGITS: usize = 22;
 /// Bytes that the name of a replica has before the key: mark, digits, and a colon.
 pub const NAME_PREFIX_LEN: usize = 1 + DIGITS + 1;
 
+/// Longest value that is replicated. A longer one would take more of the proxy's time to compare and to
+/// store than its server takes to serve it.
+pub const REPLICA_VALUE_LEN_MAX: usize = 256 << 10;
+
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// What the name of a replica begins with; the key follows. Different for different contents: it is a

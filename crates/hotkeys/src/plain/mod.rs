@@ -68,7 +68,7 @@ use evenkeel_types::limits::KEY_LEN_MAX;
 use evenkeel_types::{Instant, KeyHash, Version};
 
 pub use self::config::{COUNTERS, PlainConfig, PlainMode};
-pub use self::content::{NAME_MARK, NAME_PREFIX_LEN, NamePrefix};
+pub use self::content::{NAME_MARK, NAME_PREFIX_LEN, NamePrefix, REPLICA_VALUE_LEN_MAX};
 pub use self::reads::ReadRoute;
 use self::truth::Truth;
 pub use self::truth::{Found, Recaching, Wants};
@@ -97,10 +97,6 @@ const READS_PER_LEASE_MIN: f64 = 10.0;
 
 /// Longest key that is replicated: its replicas' names are keys, too.
 pub const HOT_KEY_LEN_MAX: usize = KEY_LEN_MAX - NAME_PREFIX_LEN;
-
-/// Longest value that is replicated. A longer one would take more of the proxy's time to compare and to
-/// store than its server takes to serve it.
-pub const REPLICA_VALUE_LEN_MAX: usize = 256 << 10;
 
 /// Where a read of a key should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

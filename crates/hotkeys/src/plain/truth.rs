@@ -16,7 +16,7 @@
 
 use evenkeel_types::{Instant, Version};
 
-use super::{NamePrefix, REPLICA_VALUE_LEN_MAX};
+use super::content::{NamePrefix, REPLICA_VALUE_LEN_MAX};
 
 /// What the home was found to hold.
 #[derive(Clone, Copy, Debug)]

@@ -15,19 +15,10 @@ use core::time::Duration;
 use evenkeel_types::Instant;
 
 use super::HotKeys;
-use crate::client::LEASE_MARGIN_DIVISOR;
+use super::former::{Former, waited};
 use crate::settings::Settings;
 use evenkeel_types::promise::Consistency;
 use evenkeel_types::promise::Promise;
-
-/// Leases were longer, and some of them may not be over.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Former {
-    lease: Duration,
-    until: Instant,
-    /// The clock was not read since.
-    undated: bool,
-}
 
 impl HotKeys {
     /// Takes over what the operator has chosen, but for what readers are promised: that comes with [`HotKeys::handle_map`].
@@ -60,11 +51,7 @@ impl HotKeys {
         }
         if self.config.lease < before {
             let until = now + waited;
-            self.former = Some(Former {
-                lease: before,
-                until,
-                undated: true,
-            });
+            self.former = Some(Former::new(before, until));
             self.undated = true;
             self.next_due = self.next_due.min(until);
         }
@@ -73,10 +60,8 @@ impl HotKeys {
 
     /// Leases of before that were granted since the clock was last read are over as late as they can be.
     pub(super) fn date_former(&mut self, now: Instant) {
-        if let Some(former) = &mut self.former
-            && core::mem::take(&mut former.undated)
-        {
-            former.until = now + waited(former.lease);
+        if let Some(former) = &mut self.former {
+            former.date(now);
         }
     }
 
@@ -105,8 +90,4 @@ impl HotKeys {
     pub(super) fn is_atomic(&self) -> bool {
         self.config.consistency == Consistency::Atomic
     }
-}
-
-fn waited(lease: Duration) -> Duration {
-    lease + lease / LEASE_MARGIN_DIVISOR
 }

@@ -28,8 +28,11 @@ mod atomic;
 mod chosen;
 #[cfg(test)]
 mod digest;
+mod former;
+mod hosts;
 mod moves;
 mod observe;
+mod quiet;
 mod reads;
 mod replicas;
 mod shown;
@@ -53,14 +56,14 @@ use crate::replication::{Errand, LINK_RETRY};
 pub use crate::replication::{HoldId, PropagationTag};
 use crate::ssm::{Filter, Slot, Table};
 use crate::state::{Event, State, Transitions};
-use atomic::Quiet;
-pub use atomic::{Released, ReleasedBy};
-use chosen::Former;
 use evenkeel_balance::load::{BYTES_PER_REQUEST, LoadAverage, Trigger};
 use evenkeel_placement::renaming;
 use evenkeel_types::map::ClusterMap;
 use evenkeel_types::promise::Promise;
-use moves::Hosts;
+use former::Former;
+use hosts::Hosts;
+use quiet::Quiet;
+pub use quiet::{Released, ReleasedBy};
 pub use shown::HotKeyInfo;
 
 /// How long a key is left without replicas after one of its shadow workers failed it.

@@ -8,31 +8,11 @@
 //! Replicas are left behind at their shadow workers. Nobody reads them when the last lease is over, and an
 //! order to remove them could come after a store of the new host.
 
-use std::collections::BTreeMap;
-
-use evenkeel_types::{CacheletId, Instant, KeyHash, WorkerRef};
+use evenkeel_types::{CacheletId, Instant};
 
 use super::{HotKeys, PROMOTION_HOLD_OFF};
 use crate::ssm::Slot;
 use crate::state::Event;
-use evenkeel_types::map::ClusterMap;
-
-/// What is otherwise at this server than the map says.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone))]
-pub(super) struct Hosts {
-    /// Cachelets of which it is known otherwise than by the map whether this worker hosts them.
-    moved: BTreeMap<CacheletId, bool>,
-}
-
-impl Hosts {
-    /// Whether a worker hosts a key.
-    pub fn is_host(&self, map: &ClusterMap, me: WorkerRef, hash: KeyHash) -> bool {
-        let place = map.locate(hash);
-        let moved = self.moved.get(&place.cachelet).copied();
-        moved.unwrap_or(place.worker == Some(me))
-    }
-}
 
 impl HotKeys {
     /// Tells that a cachelet is to pass to another worker of the server. True when it may; otherwise its
@@ -61,26 +41,18 @@ impl HotKeys {
             }
             self.dismiss(now, slot, Event::Left);
         }
-        self.note_host(cachelet, home, false);
+        self.hosts.note(cachelet, home, false);
     }
 
     /// Tells that a cachelet has come from another worker of the server, whose `home` this worker is or not.
     pub fn handle_came(&mut self, cachelet: CacheletId, home: bool) {
-        self.note_host(cachelet, home, true);
+        self.hosts.note(cachelet, home, true);
     }
 
     /// Tells that the host of a cachelet is the worker that the map names, or that the map gives it to
     /// another server. To be told before the map is.
     pub fn handle_host_by_map(&mut self, cachelet: CacheletId) {
-        self.hosts.moved.remove(&cachelet);
-    }
-
-    fn note_host(&mut self, cachelet: CacheletId, home: bool, host: bool) {
-        if home == host {
-            self.hosts.moved.remove(&cachelet);
-        } else {
-            self.hosts.moved.insert(cachelet, host);
-        }
+        self.hosts.forget(cachelet);
     }
 
     /// The tracked keys of a cachelet. O(tracked keys). None without a map, by which nothing is replicated.
