@@ -1,6 +1,7 @@
 //! Who hosts which cachelet while a plan is made, and the loads that follow from it.
 
-use super::{HostedCachelet, LocalInput, LocalLimits, LocalMove};
+use super::input::{HostedCachelet, LocalInput, LocalLimits};
+use super::plan::LocalMove;
 
 #[derive(Clone, Debug)]
 pub(super) struct Assignment<'a> {

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use evenkeel_types::CacheletId;
 
 use super::assignment::Assignment;
-use super::{HostedCachelet, LocalCause, LocalConfig, LocalInput, LocalLimits, LocalPlan};
+use super::config::LocalConfig;
+use super::input::{HostedCachelet, LocalInput, LocalLimits};
+use super::plan::{LocalCause, LocalPlan};
 use crate::{ROUNDING, deviation};
 
 /// Why a plan is not carried out.

@@ -7,8 +7,8 @@
 //! Each step lowers the sum of the squared loads, so the search ends. A step that shifts `x` from load `a` to
 //! load `b` lowers it by `2x(a − b − x)`: most for `x = (a − b) / 2`, which makes the two equal.
 
-use super::LocalLimits;
 use super::assignment::Assignment;
+use super::input::LocalLimits;
 use crate::ROUNDING;
 
 /// A step has to shift so much, in parts of the load that is permissible. Less is noise.

@@ -7,7 +7,8 @@
 use evenkeel_types::Instant;
 
 use super::assignment::Assignment;
-use super::{HostedCachelet, LocalConfig, LocalLimits};
+use super::config::LocalConfig;
+use super::input::{HostedCachelet, LocalLimits};
 
 /// The lightest go first, so that many do.
 pub(super) fn go_home<'a>(

@@ -24,161 +24,27 @@
 
 mod assignment;
 mod check;
+mod config;
 mod greedy;
 mod home;
+mod input;
+mod plan;
 mod programs;
 #[cfg(test)]
 mod tests;
 
-use core::fmt;
 use core::time::Duration;
-use std::collections::BTreeSet;
 
-use evenkeel_types::{CacheletId, Instant};
 use serde::{Deserialize, Serialize};
 
 pub use check::{Refusal, check};
+pub use config::LocalConfig;
+pub use input::{BadInput, HostedCachelet, LocalInput, LocalLimits};
+pub use plan::{LocalCause, LocalMove, LocalPlan, Method};
 
-use super::solver::{SolverCounts, Unsolved, WorkLimit};
+use super::solver::{SolverCounts, Unsolved};
 use super::{deviation, is_load, mean};
 use assignment::Assignment;
-
-/// A cachelet as its server sees it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct HostedCachelet {
-    /// Its number in the map.
-    pub cachelet: CacheletId,
-    /// The worker that the map gives it to.
-    pub home: u16,
-    /// The worker that has it at present.
-    pub host: u16,
-    /// Its load.
-    pub load: f64,
-    /// What its items take, in bytes. A local move does not copy them; it is kept with the plan.
-    pub memory_bytes: u64,
-    /// When it last changed hands within the server, if it ever did.
-    pub moved_at: Option<Instant>,
-}
-
-impl HostedCachelet {
-    /// Whether another worker than its home has it.
-    pub fn is_lent(&self) -> bool {
-        self.host != self.home
-    }
-}
-
-/// What phase 2 is told.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LocalInput {
-    /// Now.
-    pub now: Instant,
-    /// Load of each worker, by its index: its cachelets and whatever else it does, such as replicas.
-    /// Where the cachelets have more together, their sum counts.
-    pub loads: Vec<f64>,
-    /// Every cachelet that the workers host, each once.
-    pub cachelets: Vec<HostedCachelet>,
-}
-
-/// An input that contradicts itself.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-pub enum BadInput {
-    /// A load is not a number from 0 on.
-    #[error("a load of {0}")]
-    Load(f64),
-    /// A cachelet with a home or a host that the server does not have.
-    #[error("cachelet {cachelet} belongs to worker {worker} of {workers}")]
-    Worker {
-        /// The cachelet.
-        cachelet: CacheletId,
-        /// Its home or its host.
-        worker: u16,
-        /// So many workers there are.
-        workers: usize,
-    },
-    /// A cachelet is listed twice.
-    #[error("cachelet {0} is listed twice")]
-    Twice(CacheletId),
-}
-
-impl LocalInput {
-    /// Checks that loads are loads, workers exist and no cachelet is listed twice.
-    ///
-    /// # Errors
-    ///
-    /// The first rule that is broken.
-    pub fn validate(&self) -> Result<(), BadInput> {
-        let workers = self.loads.len();
-        let loads = self.loads.iter().copied();
-        let all_loads = loads.chain(self.cachelets.iter().map(|c| c.load));
-        if let Some(bad) = all_loads.into_iter().find(|&load| !is_load(load)) {
-            return Err(BadInput::Load(bad));
-        }
-        let mut seen = BTreeSet::new();
-        for c in &self.cachelets {
-            for worker in [c.home, c.host] {
-                if usize::from(worker) >= workers {
-                    let cachelet = c.cachelet;
-                    return Err(BadInput::Worker {
-                        cachelet,
-                        worker,
-                        workers,
-                    });
-                }
-            }
-            if !seen.insert(c.cachelet) {
-                return Err(BadInput::Twice(c.cachelet));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Loads that decide. The caller derives them from the mean load of the cluster, or from what a worker can do.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LocalLimits {
-    /// A worker above this load is overloaded.
-    pub overloaded: f64,
-    /// No plan loads a worker beyond this, and an overloaded one is to come down to it. At most
-    /// [`overloaded`](Self::overloaded).
-    pub permissible: f64,
-}
-
-/// Settings of phase 2.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LocalConfig {
-    /// With more than this part of its workers overloaded a server cannot help itself (the paper's
-    /// `SERVER_LOAD_thresh`).
-    pub server_overloaded_ratio: f64,
-    /// A plan has to lower the deviation by so much, in parts of the mean load. Below it a move costs more than it
-    /// brings, and loads waver by as much from one second to the next.
-    pub gain_ratio_min: f64,
-    /// Moves of one plan. Each makes clients learn a new address.
-    pub moves_max: usize,
-    /// Rounds of program 2 for one plan, each with two sources and two destinations.
-    pub iterations_max: usize,
-    /// A cachelet that changed hands stays for so long at least: loads are averages, and before that nobody knows
-    /// what it brought.
-    pub stay_min: Duration,
-    /// A cachelet is lent for so long; afterwards it goes home as soon as its home has room.
-    pub lease: Duration,
-    /// Work for each integer program.
-    pub work: WorkLimit,
-}
-
-impl Default for LocalConfig {
-    fn default() -> Self {
-        LocalConfig {
-            server_overloaded_ratio: 0.75,
-            gain_ratio_min: 0.05,
-            moves_max: 32,
-            iterations_max: 8,
-            stay_min: Duration::from_secs(2),
-            lease: Duration::from_secs(10),
-            work: WorkLimit::default(),
-        }
-    }
-}
 
 /// How hard to look for a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,84 +53,6 @@ pub enum Effort {
     Fast,
     /// Integer programs, too, on a thread of its own: tens of milliseconds.
     Thorough,
-}
-
-/// One cachelet changes hands.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LocalMove {
-    /// The cachelet.
-    pub cachelet: CacheletId,
-    /// Its host until then.
-    pub from: u16,
-    /// Its host from then on.
-    pub to: u16,
-    /// The load that goes with it.
-    pub load: f64,
-}
-
-/// Why cachelets change hands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LocalCause {
-    /// A worker is overloaded.
-    Overload,
-    /// The hot spot is over.
-    GoingHome,
-}
-
-/// Who found a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Method {
-    /// Greedy search with moves and swaps.
-    Greedy,
-    /// The integer program with fewest moves.
-    FewestMoves,
-    /// The integer programs with least deviation.
-    LeastDeviation,
-    /// The rule by which cachelets go home.
-    Home,
-}
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Method::Greedy => "greedy",
-            Method::FewestMoves => "fewest_moves",
-            Method::LeastDeviation => "least_deviation",
-            Method::Home => "home",
-        })
-    }
-}
-
-/// Moves within a server, with what they should lead to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LocalPlan {
-    /// Why.
-    pub cause: LocalCause,
-    /// Who found it.
-    pub method: Method,
-    /// At most one for each cachelet, in ascending order of cachelet.
-    pub moves: Vec<LocalMove>,
-    /// Load of each worker, by its index.
-    pub before: Vec<f64>,
-    /// Predicted load of each worker.
-    pub after: Vec<f64>,
-    /// Workers that stay overloaded although the plan does what can be done here. Some mean that phase 3 is wanted
-    /// besides.
-    pub still_overloaded: usize,
-}
-
-impl LocalPlan {
-    /// By how much the deviation falls, in parts of the mean load. Negative for a plan that makes things less even,
-    /// as going home may.
-    pub fn gain_ratio(&self) -> f64 {
-        let mean = mean(&self.before);
-        if mean == 0.0 {
-            return 0.0;
-        }
-        (deviation(&self.before) - deviation(&self.after)) / mean
-    }
 }
 
 /// What phase 2 says.

@@ -20,7 +20,8 @@
 use good_lp::{Expression, ProblemVariables, Variable, constraint, variable};
 
 use super::assignment::Assignment;
-use super::{LocalConfig, LocalLimits};
+use super::config::LocalConfig;
+use super::input::LocalLimits;
 use crate::mean;
 use crate::solver::{Program, Unsolved, VARIABLES_MAX, solve};
 

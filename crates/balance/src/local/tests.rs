@@ -1,6 +1,9 @@
 use super::*;
+use crate::solver::WorkLimit;
 use evenkeel_testkit::seed;
 use evenkeel_types::random::SplitMix64;
+use evenkeel_types::{CacheletId, Instant};
+use std::collections::BTreeSet;
 
 const LIMITS: LocalLimits = LocalLimits {
     overloaded: 115.0,
