@@ -1,8 +1,9 @@
 //! The command line of `evenkeel proxy`.
 
-use crate::config::front::listener;
-use crate::config::limits::{THREADS_MAX, buffer_memory, item_size, nameserver, refresh, timeout};
 use crate::discovery::{DiscoverySpec, Source};
+use crate::limits::{
+    THREADS_MAX, buffer_memory, item_size, listener, nameserver, refresh, timeout,
+};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use evenkeel_member::access::AccessArgs;
 use evenkeel_placement::config::{BadServer, Distribution, HashTag, PlacementConfig};

@@ -9,7 +9,9 @@
 //! Whatever came in during a turn leaves in one write for each socket.
 
 mod arrivals;
+mod link;
 mod links;
+mod question;
 mod shortage;
 mod stats;
 
@@ -31,10 +33,10 @@ use evenkeel_runtime::{
 };
 use evenkeel_types::Instant;
 use evenkeel_types::map::ClusterMap;
-use links::Link;
+use link::Link;
 use mio::event::Event;
 use mio::{Events, Poll, Token};
-use stats::StatsQuestion;
+use question::StatsQuestion;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;

@@ -81,8 +81,21 @@ impl InForce {
         Ok(config)
     }
 
+    /// From now on works by other lists of servers as soon as they are known.
+    pub fn follow_lists(&self) {
+        // There may have been one before anybody was told.
+        self.take_over_lists();
+        let in_force = self.clone();
+        self.0.discoveries.spawn(async move {
+            loop {
+                in_force.0.discoveries.changed().await;
+                in_force.take_over_lists();
+            }
+        });
+    }
+
     /// Works by the lists of servers that are known now.
-    pub fn take_over_lists(&self) {
+    fn take_over_lists(&self) {
         let mut now = self.lock();
         let digest = now.settings.digest.clone();
         let revision = self.next_revision(&now.config.revision, digest);

@@ -1,7 +1,8 @@
 //! What the command line and configuration files allow alike.
 
+use evenkeel_placement::config::PORT_DEFAULT;
 use evenkeel_runtime::names::Family;
-use evenkeel_runtime::{parse_duration, parse_size, split_port};
+use evenkeel_runtime::{ListenSpec, UsageError, parse_duration, parse_size, split_port};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -92,4 +93,19 @@ pub fn nameserver(text: &str) -> Result<SocketAddr, String> {
         Some(SocketAddr::new(ip, port.unwrap_or(NAMESERVER_PORT)))
     });
     split.ok_or_else(|| "give the IP address of a name server, or IP:PORT".into())
+}
+
+/// An address of `-l` or `listen`.
+///
+/// # Errors
+/// `-l TEXT: what`.
+pub fn listener(text: &str) -> Result<ListenSpec, UsageError> {
+    let spec = ListenSpec::parse(text, PORT_DEFAULT)?;
+    if spec.protocol.is_some() || spec.tagged {
+        return Err(UsageError(format!(
+            "-l {text}: proto[…]: and tag[…]: are for servers; of the proxy, each connection speaks \
+             what it begins with"
+        )));
+    }
+    Ok(spec)
 }

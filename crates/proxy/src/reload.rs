@@ -12,7 +12,7 @@ use crate::control::{ReloadCounts, WorkerHandle};
 use crate::discovery::{Discoveries, DiscoverySpec};
 use crate::in_force::InForce;
 use crate::looks::{Found, Looks, Verdict};
-use crate::start::News;
+use crate::news::News;
 use evenkeel_proxy_core::MapSource;
 use evenkeel_runtime::{Certificates, Clock, PreparedCertificates};
 use std::fmt;

@@ -9,6 +9,7 @@ use crate::discovery::Discoveries;
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
 use crate::in_force::InForce;
 use crate::looks::Looks;
+use crate::news::News;
 use crate::pages::Facts;
 use crate::reload::{self, Reloaded, Reloader, sources};
 use crate::request_log::RequestLog;
@@ -29,7 +30,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel, sync_channel};
+use std::sync::mpsc::{channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -47,24 +48,6 @@ pub struct Proxy {
     acceptor: JoinHandle<()>,
     admin: Option<HttpPort>,
     stop: Arc<AtomicBool>,
-}
-
-/// Where workers say that their gauges show something new.
-#[derive(Debug)]
-pub(crate) struct News(Receiver<()>);
-
-impl News {
-    /// Waits until something holds that is seen in the workers' gauges, or until a time. Whether it
-    /// holds.
-    pub fn wait_until(&self, until: Instant, holds: impl Fn() -> bool) -> bool {
-        while !holds() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.0.recv_timeout(left).is_err() {
-                return holds();
-            }
-        }
-        true
-    }
 }
 
 /// How long a start waits for a map, or for servers, before it looks whether all goes well.
@@ -228,7 +211,7 @@ impl Proxy {
             };
             worker_threads.push(spawn_named(name, move || event_loop::run(parts))?);
         }
-        let news = News(is_news);
+        let news = News::new(is_news);
         let identity = identity(&settings, tcp, clock);
         clusters.join(&identity, clock, &workers)?;
         let sources = sources(&settings, &clusters);
@@ -245,7 +228,7 @@ impl Proxy {
                 anyhow::bail!("a worker ended before it had a map");
             }
         }
-        discoveries.tell(&in_force);
+        in_force.follow_lists();
         let admin = settings
             .admin
             .map(|at| HttpPort::start(at, facts.into_answers()));

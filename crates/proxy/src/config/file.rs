@@ -4,12 +4,12 @@
 use super::diagnostic::{Problem, Rejection, did_you_mean};
 use super::front::{FRONT_KEYS, Front, front};
 use super::hot_keys::hot_keys;
-use super::limits::{CONN_LIMIT_MAX, THREADS_MAX, buffer_memory, item_size, nameserver, timeout};
+use super::pools::{PoolPlan, PoolServers};
 use super::reader::{At, Reader, Section};
 use super::request_log::{LOG_KEYS, LogPlan, request_log};
 use super::secure::{login, tls};
 use super::servers::servers;
-use super::{PoolPlan, PoolServers};
+use crate::limits::{CONN_LIMIT_MAX, THREADS_MAX, buffer_memory, item_size, nameserver, timeout};
 use evenkeel_proxy_core::limits::FAILOVER_TTL_MAX;
 use evenkeel_proxy_core::{
     CommandClass, Commands, Failover, OnDown, PoolSettings, RouteConfig, RouteError, RouteTable,

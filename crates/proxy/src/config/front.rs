@@ -6,7 +6,7 @@
 
 use super::reader::{At, Reader, Section};
 use crate::args::Args;
-use evenkeel_placement::config::PORT_DEFAULT;
+use crate::limits::listener;
 use evenkeel_protocol::auth::{AuthMode, Credentials, FILE_BYTES_MAX};
 use evenkeel_proxy_core::Access;
 use evenkeel_runtime::{
@@ -127,21 +127,6 @@ impl Front {
         let credentials = Some(Arc::new(credentials));
         Ok((Access { mode, credentials }, warning))
     }
-}
-
-/// An address of `-l` or `listen`.
-///
-/// # Errors
-/// `-l TEXT: what`.
-pub fn listener(text: &str) -> Result<ListenSpec, UsageError> {
-    let spec = ListenSpec::parse(text, PORT_DEFAULT)?;
-    if spec.protocol.is_some() || spec.tagged {
-        return Err(UsageError(format!(
-            "-l {text}: proto[…]: and tag[…]: are for servers; of the proxy, each connection speaks \
-             what it begins with"
-        )));
-    }
-    Ok(spec)
 }
 
 fn is_prefixed(spec: &ListenSpec) -> bool {

@@ -3,9 +3,9 @@
 
 mod diagnostic;
 mod file;
-pub mod front;
+mod front;
 mod hot_keys;
-pub mod limits;
+mod pools;
 mod reader;
 mod request_log;
 mod secure;
@@ -15,11 +15,13 @@ mod tests;
 
 pub use diagnostic::Rejection;
 pub use file::fingerprint;
+pub use pools::{PoolPlan, PoolServers};
 
 use crate::args::{Args, Down, Elsewhere};
 use crate::clusters::{ClusterSpec, Clusters};
 use crate::discovery::{Discoveries, DiscoverySpec, Source, read_servers_file};
-use crate::tls::{TlsWay, TlsWays};
+use crate::limits;
+use crate::tls::TlsWays;
 use evenkeel_member::DEFAULT_CLUSTER;
 use evenkeel_member::access::Access as CoordinatorAccess;
 use evenkeel_protocol::Limits;
@@ -66,26 +68,6 @@ pub struct Settings {
     pub request_log: LogPlan,
     /// Fingerprint of the file; empty without one.
     pub digest: String,
-}
-
-/// A pool before its cluster is joined.
-#[derive(Clone, Debug)]
-pub struct PoolPlan {
-    pub name: Arc<str>,
-    pub servers: PoolServers,
-    /// How TLS is spoken with them; `None` for plain connections.
-    pub tls: Option<TlsWay>,
-    /// All but the number of the way in which TLS is spoken.
-    pub settings: PoolSettings,
-}
-
-/// The servers of a pool.
-#[derive(Clone, Debug)]
-pub enum PoolServers {
-    Evenkeel(ClusterSpec),
-    Memcached(Arc<ServerList>),
-    /// Any memcached servers, whose list changes while the process lives.
-    Discovered(DiscoverySpec),
 }
 
 /// Why there are no settings.

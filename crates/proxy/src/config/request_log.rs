@@ -1,8 +1,8 @@
 //! What the command line and a file say about the log of requests.
 
-use super::limits::timeout;
 use super::reader::{Reader, Section};
 use crate::args::Args;
+use crate::limits::timeout;
 use crate::request_log::Target;
 use evenkeel_proxy_core::RequestLogConfig;
 use std::path::PathBuf;

@@ -1,12 +1,12 @@
 //! Where the servers of a pool come from, as a file says it: a list, another file, the name service,
 //! or a coordinator.
 
-use super::PoolServers;
 use super::hot_keys::HOT_KEYS_KEYS;
-use super::limits::{family, refresh};
+use super::pools::PoolServers;
 use super::reader::{At, Reader, Section};
 use crate::clusters::ClusterSpec;
 use crate::discovery::{DiscoverySpec, Source, read_servers_file};
+use crate::limits::{family, refresh};
 use evenkeel_member::DEFAULT_CLUSTER;
 use evenkeel_placement::config::{Distribution, HashTag, PlacementConfig, PlacementError, Server};
 use evenkeel_placement::hash::Hash;

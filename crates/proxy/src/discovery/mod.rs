@@ -16,7 +16,6 @@ mod source;
 
 pub use source::{DiscoverySpec, FILE_REFRESH, Source, read_servers_file};
 
-use crate::in_force::InForce;
 use evenkeel_placement::membership::{Counts, Membership, Standing};
 use evenkeel_proxy_core::ServerList;
 use evenkeel_runtime::names::Names;
@@ -44,13 +43,13 @@ struct Shared {
     state: Mutex<State>,
     /// A list was found.
     found: Condvar,
+    /// The same, for who waits on the thread of the lists.
+    changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     watches: Vec<Watch>,
-    /// Whom to tell of other lists; nobody before there are workers.
-    in_force: Option<InForce>,
 }
 
 #[derive(Debug)]
@@ -89,6 +88,7 @@ impl Discoveries {
             end: Arc::clone(&end),
             state: Mutex::default(),
             found: Condvar::new(),
+            changed: Notify::new(),
         };
         spawn_named("discovery".into(), move || {
             runtime.block_on(end.notified());
@@ -182,27 +182,25 @@ impl Discoveries {
         });
     }
 
-    /// From now on other lists are told to whom the workers' configuration is in the hands of.
-    pub fn tell(&self, in_force: &InForce) {
-        self.lock().in_force = Some(in_force.clone());
-        // There may have been one before anybody was told.
-        in_force.take_over_lists();
-    }
-
     /// Ends the thread.
     pub fn stop(&self) {
-        let former = {
-            let mut state = self.lock();
-            for watch in &state.watches {
-                watch.task.abort();
-            }
-            state.in_force.take()
-        };
-        drop(former);
+        for watch in &self.lock().watches {
+            watch.task.abort();
+        }
         self.0.end.notify_one();
     }
 
-    /// Notes what came of an answer. True if there is another list.
+    /// Runs a task on the thread of the lists, until that ends.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.handle.spawn(task);
+    }
+
+    /// Waits until there is another list than when one waited last. For one task only.
+    pub async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+
+    /// Notes what came of an answer.
     fn note(&self, spec: &DiscoverySpec, membership: &Membership, is_taken: bool) {
         // Outside the lock: tables of some distributions take a while.
         let list = is_taken.then(|| ServerList::new(membership.placement().clone()));
@@ -223,11 +221,7 @@ impl Discoveries {
         if let Some(Ok(list)) = list {
             watch.list = Some(Arc::new(list));
             self.0.found.notify_all();
-            let in_force = state.in_force.clone();
-            drop(state);
-            if let Some(in_force) = in_force {
-                in_force.take_over_lists();
-            }
+            self.0.changed.notify_one();
         }
     }
 

@@ -1,5 +1,6 @@
 //! A worker's connections to servers: looking their hosts up, connecting, moving bytes, giving up.
 
+use super::link::{Link, Resolving};
 use super::{FIRST_SOCKET, Worker};
 use crate::control::Control;
 use crate::server_link::{ServerLink, Wire};
@@ -10,23 +11,6 @@ use evenkeel_types::Instant;
 use mio::{Interest, Token};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-
-/// A connection to a server.
-#[derive(Debug)]
-pub(super) enum Link {
-    /// Its address is being looked up.
-    Resolving(Resolving),
-    Socket(ServerLink),
-}
-
-/// A server whose address is being looked up.
-#[derive(Debug)]
-pub(super) struct Resolving {
-    id: BackendId,
-    /// Its host, for which its certificate is unless another name is configured.
-    host: String,
-    tls: Option<TlsId>,
-}
 
 impl Worker {
     pub(super) fn connect(

@@ -1,17 +1,10 @@
 //! `stats`, which all workers count for.
 
 use super::Worker;
+use super::question::StatsQuestion;
 use crate::control::Control;
-use evenkeel_proxy_core::{ProcessStats, StatsTicket};
+use evenkeel_proxy_core::StatsTicket;
 use evenkeel_types::Instant;
-
-/// A `stats` that waits for the counts of the other workers.
-#[derive(Debug)]
-pub(super) struct StatsQuestion {
-    ticket: StatsTicket,
-    pub missing: usize,
-    pub process: ProcessStats,
-}
 
 impl Worker {
     pub(super) fn ask_stats(&mut self, now: Instant, ticket: StatsTicket) {

@@ -1,0 +1,27 @@
+//! Pools as they are told, before their clusters are joined and their servers looked for.
+
+use crate::clusters::ClusterSpec;
+use crate::discovery::DiscoverySpec;
+use crate::tls::TlsWay;
+use evenkeel_proxy_core::{PoolSettings, ServerList};
+use std::sync::Arc;
+
+/// A pool before its cluster is joined.
+#[derive(Clone, Debug)]
+pub struct PoolPlan {
+    pub name: Arc<str>,
+    pub servers: PoolServers,
+    /// How TLS is spoken with them; `None` for plain connections.
+    pub tls: Option<TlsWay>,
+    /// All but the number of the way in which TLS is spoken.
+    pub settings: PoolSettings,
+}
+
+/// The servers of a pool.
+#[derive(Clone, Debug)]
+pub enum PoolServers {
+    Evenkeel(ClusterSpec),
+    Memcached(Arc<ServerList>),
+    /// Any memcached servers, whose list changes while the process lives.
+    Discovered(DiscoverySpec),
+}
