@@ -1,9 +1,9 @@
 //! What applications are told, and whether a home can have said so.
 
 use super::World;
-use super::applications::{Kind, Pending};
-use super::network::{ConnectionNumber, INITIATOR};
-use super::plan::MS;
+use super::application::{Kind, Pending};
+use super::connection::{ConnectionNumber, INITIATOR};
+use super::units::MS;
 use crate::history::{Action, Effect, Found};
 use evenkeel_protocol::{Limits, MetaStatus, Reply, ReplyOutcome, parse_reply};
 

@@ -5,73 +5,13 @@
 //! `id.padding;`, which `append` and `prepend` make longer, and counters are sums of numbers that no
 //! two writes share.
 
-use super::network::{Arrival, ConnectionNumber, INITIATOR, Who};
-use super::plan::MS;
-use super::proxies::REQUEST_TIMEOUT;
+use super::application::{Kind, Pending};
+use super::connection::{Arrival, ConnectionNumber, INITIATOR, Who};
 use super::swarm::Habit;
+use super::units::MS;
 use super::{Event, World};
-use crate::history::{Action, Effect, Found, NEVER, Nanos, Operation, WriteId};
-use std::collections::VecDeque;
+use crate::history::{Action, Effect, Found, NEVER, Operation, WriteId};
 use std::io::Write;
-
-/// How long the answer to a command may take when nothing goes wrong any more: the time-out of the
-/// proxy for a first and a second place, and what may have been queued before it.
-pub(super) const PATIENCE: Nanos = 3 * REQUEST_TIMEOUT;
-
-/// What an application awaits an answer to.
-#[derive(Debug)]
-pub(super) struct Pending {
-    pub kind: Kind,
-    /// Its operations in the history, one for each key, in the order asked.
-    pub operations: Vec<usize>,
-}
-
-/// How its answer looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Get,
-    MetaGet,
-    Store,
-    Increase,
-    Delete,
-    Flush,
-}
-
-/// One connection of an application, and the connections before it.
-#[derive(Debug)]
-pub(super) struct Application {
-    proxy: usize,
-    pub connection: Option<ConnectionNumber>,
-    connected: bool,
-    /// Its name in the history; each connection has another.
-    client: u32,
-    pub pending: VecDeque<Pending>,
-    pipeline_max: usize,
-    /// Mean pause between commands.
-    pause: Nanos,
-    /// The newest version that it was shown of each key, to be swapped.
-    pub versions: Vec<Option<(WriteId, u64)>>,
-}
-
-impl Application {
-    pub fn new(proxy: usize, keys: usize, pipeline_max: usize, pause: Nanos) -> Self {
-        Application {
-            proxy,
-            connection: None,
-            connected: false,
-            client: 0,
-            pending: VecDeque::new(),
-            pipeline_max,
-            pause,
-            versions: vec![None; keys],
-        }
-    }
-
-    /// The operation that has waited longest for its answer.
-    pub fn oldest_pending(&self) -> Option<usize> {
-        self.pending.front()?.operations.first().copied()
-    }
-}
 
 /// Keys that hold texts; the others are counters.
 const TEXT_KEYS: usize = 4;

@@ -4,8 +4,8 @@
 //! servers, for whatever reason. For some of them a *trap* is laid: a step, and what happens when one of the servers has
 //! come there. What really happened is counted ([`Strikes`]).
 
-use super::plan::MS;
-use super::strikes::{Blow, MIGRATION_STEPS, Occasion, Strike};
+use super::strikes::{Blow, MIGRATION_STEPS, Occasion, Strike, Trap};
+use super::units::MS;
 use super::{Event, World};
 use crate::history::Nanos;
 use evenkeel_coordinator_core::plans::Plan;
@@ -16,16 +16,6 @@ use evenkeel_types::{CacheletId, KeyHash};
 
 /// Traps at one time. The oldest gives way: its step may never come.
 const TRAPS_MAX: usize = 16;
-
-/// A blow that waits for a cachelet to come to a step.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Trap {
-    /// What migrates.
-    cachelet: CacheletId,
-    strike: Strike,
-    source: usize,
-    target: usize,
-}
 
 /// What begins with a new map.
 struct Begun {

@@ -1,9 +1,10 @@
 //! What must hold at any time, and what must hold once faults are over.
 
-use super::applications::PATIENCE;
-use super::plan::{Cluster, SECOND};
-use super::proxies::MAP_SOURCE;
-use super::servers::MEMORY;
+use super::application::PATIENCE;
+use super::plan::Cluster;
+use super::proxy::MAP_SOURCE;
+use super::server::MEMORY;
+use super::units::SECOND;
 use super::{Event, World};
 use crate::history::Nanos;
 use evenkeel_proxy_core::limits::{BACKEND_BYTES_MAX, BACKEND_REQUESTS_MAX, OUT_CLOSE};
@@ -46,7 +47,7 @@ impl World {
                     "{waiting} bytes wait for a link of server {server}"
                 ));
             }
-            if unread > OUT_PAUSE + super::servers::ITEM_SIZE_MAX {
+            if unread > OUT_PAUSE + super::server::ITEM_SIZE_MAX {
                 self.fail(format!(
                     "{unread} bytes wait for a client of server {server}"
                 ));

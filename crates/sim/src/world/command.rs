@@ -1,6 +1,6 @@
 //! Commands as homes are sent them: what each would do to a key.
 
-use super::servers::ITEM_SIZE_MAX;
+use super::server::ITEM_SIZE_MAX;
 use evenkeel_protocol::{
     Direction, KeyScratch, Limits, Meta, Request, RequestOutcome, Store, StoreMode, StoreVerb,
     parse_request,

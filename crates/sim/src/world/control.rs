@@ -1,77 +1,21 @@
 //! The coordinator's core and the heartbeats of its members.
 
-use super::plan::{Cluster, MS};
-use super::process::Process;
-use super::proxies::MAP_SOURCE;
-use super::servers::{HOT_TRIGGER_RPS, worker_ports};
+use super::coordinator::{BUSY, CLUSTER, FIRST_INTERVAL};
+use super::plan::Cluster;
+use super::proxy::MAP_SOURCE;
+use super::server::{HOT_TRIGGER_RPS, worker_ports};
+use super::units::MS;
 use super::{Event, World};
 use crate::history::Nanos;
-use core::time::Duration;
 use evenkeel_balance::cachelet_load::WorkerLoad;
 use evenkeel_control::loads::LoadNews;
 use evenkeel_coordinator_core::{
-    Cause, CoordinatorConfig, CoordinatorCore, Heartbeat, HeartbeatAnswer, LoadReport, MemberKind,
-    Settings,
+    Cause, CoordinatorCore, Heartbeat, HeartbeatAnswer, LoadReport, MemberKind, Settings,
 };
-use evenkeel_hotkeys::config::Mode;
 use evenkeel_server_core::WorkerCore;
-use evenkeel_types::map::ClusterMap;
 use evenkeel_types::promise::Consistency;
 use evenkeel_types::{Epoch, Now};
 use serde_json::Value;
-use std::sync::Arc;
-
-/// A member silent for this long is down.
-const SILENT: Duration = Duration::from_nanos(400 * MS);
-
-/// Cachelets of each worker.
-const CACHELETS_PER_WORKER: usize = 8;
-
-/// Pause of a member that has heard nothing of the coordinator yet.
-const FIRST_INTERVAL: Nanos = 30 * MS;
-
-const CLUSTER: &str = "simulated";
-
-/// Part of its time that each worker is said to be busy. Servers take no time here, and plans would find nobody
-/// overloaded.
-const BUSY: f64 = 0.5;
-
-/// The coordinator's process. It answers at once or, while it is stopped, not at all.
-#[derive(Debug)]
-pub(super) struct Coordinator {
-    pub process: Process,
-    pub core: CoordinatorCore,
-    lineage: u64,
-    pub hot_keys: Mode,
-    /// When hot keys are switched next, they go on being observed.
-    pub observe_next: bool,
-    /// Servers that this life of it has given up, as far as that was looked at.
-    pub given_up: u64,
-    /// Newest map that was looked at for what was given away, and what began with it.
-    pub looked_at: Option<Arc<ClusterMap>>,
-}
-
-impl Coordinator {
-    pub fn new(process: Process, servers: usize, lineage: u64) -> Self {
-        let config = CoordinatorConfig {
-            initial_servers: servers,
-            cachelets_per_worker: Some(CACHELETS_PER_WORKER),
-            silent: SILENT,
-            ..CoordinatorConfig::new(CLUSTER)
-        };
-        let core = CoordinatorCore::new(config, lineage, process.clock.read(0));
-        let core = core.expect("sound settings");
-        Coordinator {
-            process,
-            core,
-            lineage,
-            hot_keys: Mode::On,
-            observe_next: false,
-            given_up: 0,
-            looked_at: None,
-        }
-    }
-}
 
 impl World {
     pub(super) fn coordinator_host(&self) -> usize {

@@ -3,8 +3,8 @@
 //! Nothing of it lasts beyond the time from which everything has to come to rest; only a server that
 //! died for good stays away.
 
-use super::plan::{MS, SECOND};
 use super::swarm::Hazard;
+use super::units::{MS, SECOND};
 use super::{Event, World};
 use crate::history::Nanos;
 use evenkeel_hotkeys::config::Mode;

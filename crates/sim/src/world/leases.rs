@@ -4,62 +4,25 @@
 //! A process can be stopped at any moment, also between its look at the clock and what it does then. Such a turn is
 //! one that goes on after the stop by the reading from before ([`Hazard::StopInTurn`](super::Hazard::StopInTurn)).
 
-use super::mutants::Fault;
-use super::network::{ACCEPTOR, Arrival, ConnectionNumber, INITIATOR, Who};
-use super::plan::MS;
-use super::servers::owner_of_port;
+use super::connection::{ACCEPTOR, Arrival, ConnectionNumber, INITIATOR, Who};
+use super::fault::Fault;
+use super::server::owner_of_port;
+use super::units::MS;
+use super::voting::Peer;
 use super::{Event, World};
 use crate::history::Nanos;
 use core::time::Duration;
 use evenkeel_coordinator_core::HeartbeatAnswer;
 use evenkeel_protocol::compose::request;
 use evenkeel_protocol::{Limits, Reply, ReplyOutcome, parse_reply};
-use evenkeel_server_core::{ConnectionId, LeaseKeeper, ServingLease, Step, Voter};
+use evenkeel_server_core::{ConnectionId, ServingLease, Step, Voter};
 use evenkeel_types::map::ClusterMap;
-use evenkeel_types::{BootId, Epoch, KeyHash, ServerId};
-use std::collections::{BTreeMap, VecDeque};
+use evenkeel_types::{Epoch, KeyHash, ServerId};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Rounds that a server may leave unanswered before another connection is tried.
 const UNANSWERED_MAX: usize = 4;
-
-/// What a server's life has to do with leases.
-#[derive(Debug)]
-pub(super) struct Leases {
-    pub keeper: LeaseKeeper,
-    peers: BTreeMap<ServerId, Peer>,
-    /// It will be stopped in its next turn, for so long.
-    pub stop_in_turn: Option<Nanos>,
-    /// When the turn began that goes on now, if it was stopped in it.
-    read: Option<Nanos>,
-}
-
-/// A connection to another server, over which it is asked for its votes.
-#[derive(Debug)]
-struct Peer {
-    connection: ConnectionNumber,
-    stands: bool,
-    /// Waits for the connection to stand.
-    out: Vec<u8>,
-    /// Rounds in which it was asked and has not answered.
-    asked: VecDeque<u64>,
-}
-
-impl Leases {
-    pub fn new(boot: BootId) -> Self {
-        Leases {
-            keeper: LeaseKeeper::new(boot),
-            peers: BTreeMap::new(),
-            stop_in_turn: None,
-            read: None,
-        }
-    }
-
-    /// When the clock was read by which the present turn goes.
-    pub fn read(&self, now: Nanos) -> Nanos {
-        self.read.unwrap_or(now)
-    }
-}
 
 impl World {
     /// The coordinator has answered what a server sent at that time.

@@ -4,41 +4,51 @@
 //! applications. Every event has a time and a number, so that equal plans give equal runs.
 
 mod answers;
+mod application;
 mod applications;
 mod blows;
 mod checks;
 mod command;
+mod connection;
 mod control;
+mod coordinator;
+mod fault;
 mod faults;
 mod leases;
+mod line;
 mod migrations;
 mod mutants;
 mod network;
+mod observing;
 mod operators;
 mod plan;
 mod process;
 mod proxies;
+mod proxy;
 pub(crate) mod queue;
 mod register;
 mod report;
+mod server;
 mod servers;
 mod story;
 mod strikes;
 mod swarm;
+mod units;
+mod voting;
 mod weather;
 
-pub use mutants::Fault;
+pub use fault::Fault;
+pub use line::{Line, Listener};
 pub use plan::{Cluster, LENGTH, LENGTH_MIN, Plan, SERVERS, SERVERS_MAX, SERVERS_MIN};
 pub use report::Report;
-pub use story::{Line, Listener};
 pub use strikes::{Blow, Occasion, Strike, Strikes};
 pub use swarm::{Habit, Habits, Hazard, Hazards, Swarm};
 
 use crate::history::{History, Nanos, Operation, Promises, check, check_linearizable};
 use crate::random::Random;
-use applications::Application;
-use blows::Trap;
-use control::Coordinator;
+use application::Application;
+use connection::{Arrival, Connection, ConnectionNumber, Who};
+use coordinator::Coordinator;
 use evenkeel_coordinator_core::{Heartbeat, HeartbeatAnswer};
 use evenkeel_hotkeys::config::Mode;
 use evenkeel_proxy_core::OnDown;
@@ -46,15 +56,16 @@ use evenkeel_server_core::{ConnectionId, Message, ServingLease};
 use evenkeel_types::map::ClusterMap;
 use evenkeel_types::promise::Consistency;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, WorkerRef};
-use network::{Arrival, Connection, ConnectionNumber, Who};
-use plan::{FIRST_MISHAP, MS};
+use plan::FIRST_MISHAP;
 use process::Process;
-use proxies::Proxy;
+use proxy::Proxy;
 use queue::Queue;
 use register::Register;
-use servers::Server;
+use server::Server;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use strikes::Trap;
+use units::MS;
 use weather::Weather;
 
 /// Mean pauses of applications between two sendings of one to four commands: a cluster has three to
@@ -235,7 +246,7 @@ impl World {
             .collect::<Vec<_>>()
             .into_iter()
             .map(|process| {
-                let settings = proxies::settings(&plan, on_down);
+                let settings = proxy::settings(&plan, on_down);
                 Proxy::new(process, random.seed(), &plan, initial, settings)
             })
             .collect();

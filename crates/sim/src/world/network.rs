@@ -8,87 +8,17 @@
 //! it. When the network breaks a connection, its initiator may hear of it long before the rest of
 //! what it had sent arrives at the other end: so a new connection can overtake an old one.
 
-use super::plan::MS;
+use super::connection::{
+    ACCEPTOR, Arrival, Chunk, Connection, ConnectionNumber, End, INITIATOR, Lane, Who,
+};
+use super::units::MS;
 use super::weather::Packet;
 use super::{Event, World};
 use crate::history::Nanos;
-use evenkeel_proxy_core::{BackendId, ClientId};
-use evenkeel_server_core::{ConnectionId, LinkId};
-use evenkeel_types::ServerId;
-use std::collections::VecDeque;
-
-/// Names a connection; never used again.
-pub(super) type ConnectionNumber = usize;
 
 /// What a broken connection still carries arrives up to this much later: longer than a home waits
 /// before it makes a link anew.
 const LAG_MAX: Nanos = 2000 * MS;
-
-/// A connection's two ends are its initiator and its acceptor.
-pub(super) const INITIATOR: usize = 0;
-pub(super) const ACCEPTOR: usize = 1;
-
-/// Who holds an end.
-#[derive(Clone, Debug)]
-pub(super) enum Who {
-    Application(usize),
-    ProxyClient(Option<ClientId>),
-    ProxyBackend(BackendId),
-    /// A link to a worker of another server.
-    Link {
-        worker: u16,
-        link: LinkId,
-    },
-    /// A server's side of a connection to another one, which it asks for its votes.
-    Peer(ServerId),
-    /// A worker's side of any connection.
-    Session {
-        worker: u16,
-        id: Option<ConnectionId>,
-    },
-}
-
-#[derive(Debug)]
-pub(super) struct End {
-    pub who: Who,
-    pub host: usize,
-    /// Which life of the host's process it belongs to.
-    pub life: u32,
-    pub open: bool,
-    /// Received and not consumed.
-    pub input: Vec<u8>,
-}
-
-#[derive(Debug)]
-enum Chunk {
-    /// The connection stands.
-    Open,
-    Bytes(Vec<u8>),
-    /// There will be nothing more.
-    Closed,
-}
-
-/// One direction.
-#[derive(Debug, Default)]
-struct Lane {
-    chunks: VecDeque<(Nanos, Chunk)>,
-    /// When the last one arrives.
-    busy_until: Nanos,
-}
-
-#[derive(Debug)]
-pub(super) struct Connection {
-    pub ends: [End; 2],
-    /// What each end has sent.
-    lanes: [Lane; 2],
-}
-
-/// What arrived at an end.
-pub(super) enum Arrival {
-    Open,
-    Bytes,
-    Closed,
-}
 
 impl World {
     /// Begins to connect; the initiator will hear of it.

@@ -1,15 +1,10 @@
 //! What is run.
 
-use super::mutants::Fault;
+use super::fault::Fault;
 use super::swarm::Swarm;
+use super::units::{MS, SECOND};
 use crate::history::Nanos;
 use evenkeel_types::promise::Consistency;
-
-/// One millisecond.
-pub(super) const MS: Nanos = 1_000_000;
-
-/// One second.
-pub(super) const SECOND: Nanos = 1_000 * MS;
 
 /// How long a lease lasts, by turns: shorter and longer than a home waits before it makes a lost
 /// link anew, and short enough that many fit into a run.

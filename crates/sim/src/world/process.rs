@@ -1,6 +1,6 @@
 //! Hosts with processes on them: alive or not, running or stopped, each with a clock of its own.
 
-use super::plan::MS;
+use super::units::MS;
 use crate::history::Nanos;
 use crate::random::Random;
 use evenkeel_types::{Instant, Now, UnixSeconds};

@@ -1,110 +1,14 @@
 //! The proxies, driven as the proxy's event loop drives them.
 
 use super::World;
-use super::mutants::Fault;
-use super::network::{ACCEPTOR, Arrival, ConnectionNumber, INITIATOR, Who};
-use super::plan::{Cluster, MS, Plan};
-use super::process::Process;
-use super::servers::{ITEM_SIZE_MAX, owner_of_port, worker_ports};
+use super::connection::{ACCEPTOR, Arrival, ConnectionNumber, INITIATOR, Who};
+use super::fault::Fault;
+use super::proxy::MAP_SOURCE;
+use super::server::owner_of_port;
 use crate::history::Nanos;
-use core::time::Duration;
-use evenkeel_hotkeys::plain::{PlainConfig, PlainMode};
-use evenkeel_placement::config::{PlacementConfig, Server};
-use evenkeel_proxy_core::{
-    BackendId, ClientId, MapSource, OnDown, Output, PoolKind, PoolSettings, ProcessStats,
-    ProxyConfig, ProxyCore, ServerList,
-};
-use evenkeel_types::BootId;
+use evenkeel_proxy_core::{BackendId, ClientId, Output, ProcessStats};
 use evenkeel_types::map::ClusterMap;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// How long a proxy waits for an answer: for longer than any lease, for which homes may hold answers back.
-pub(super) const REQUEST_TIMEOUT: Nanos = 600 * MS;
-
-/// Where the map of the only cluster comes from.
-pub(super) const MAP_SOURCE: MapSource = MapSource(1);
-
-/// Hot keys are found soon, and everything about them is short.
-pub(super) fn settings(plan: &Plan, on_down: OnDown) -> PoolSettings {
-    PoolSettings {
-        connect_timeout: Duration::from_nanos(60 * MS),
-        request_timeout: Duration::from_nanos(REQUEST_TIMEOUT),
-        on_down,
-        allow_flush: true,
-        hot_keys: PlainConfig {
-            mode: match plan.cluster {
-                Cluster::Evenkeel => PlainMode::Off,
-                Cluster::Plain => PlainMode::On,
-            },
-            lease: Duration::from_nanos(plan.lease_lent()),
-            sampling: Some(1.0),
-            write_weight: 1.5,
-            ..PlainConfig::default()
-        },
-        ..PoolSettings::default()
-    }
-}
-
-/// The first worker of each of so many servers.
-fn plain_servers(servers: usize) -> Arc<ServerList> {
-    let servers = (0..servers).flat_map(|server| worker_ports(server, 1));
-    let config = PlacementConfig {
-        servers: servers.map(|port| Server::new("h", port)).collect(),
-        ..PlacementConfig::default()
-    };
-    Arc::new(ServerList::new(config).expect("sound servers"))
-}
-
-/// A proxy process of one worker.
-#[derive(Debug)]
-pub(super) struct Proxy {
-    pub process: Process,
-    pub core: ProxyCore,
-    pub boot: BootId,
-    clients: BTreeMap<ClientId, ConnectionNumber>,
-    backends: BTreeMap<BackendId, ConnectionNumber>,
-    connected: BTreeSet<BackendId>,
-}
-
-impl Proxy {
-    /// A proxy in front of so many servers.
-    pub fn new(
-        process: Process,
-        seed: u64,
-        plan: &Plan,
-        servers: usize,
-        settings: PoolSettings,
-    ) -> Self {
-        let kind = match plan.cluster {
-            Cluster::Evenkeel => PoolKind::Evenkeel(MAP_SOURCE),
-            Cluster::Plain => PoolKind::Memcached(plain_servers(servers)),
-        };
-        let mut config = ProxyConfig::of_pool(kind, settings);
-        config.limits.item_size_max = ITEM_SIZE_MAX;
-        Proxy {
-            process,
-            core: ProxyCore::new(&Arc::new(config), seed),
-            boot: BootId(seed | 1),
-            clients: BTreeMap::new(),
-            backends: BTreeMap::new(),
-            connected: BTreeSet::new(),
-        }
-    }
-}
-
-impl Proxy {
-    /// Applications that are connected.
-    pub fn clients_open(&self) -> usize {
-        self.clients.len()
-    }
-
-    /// Bytes of answers that wait for the slowest application.
-    pub fn unread_max(&self) -> usize {
-        let unread = |id: &ClientId| self.core.client_output(*id).len();
-        self.clients.keys().map(unread).max().unwrap_or(0)
-    }
-}
 
 impl World {
     pub(super) fn hear_application(

@@ -3,11 +3,12 @@
 mod wishes;
 
 use super::command::{Change, Command};
-use super::leases::Leases;
-use super::mutants::{Fault, spoil_answer, spoil_hello, with_name, without_name};
-use super::network::{ACCEPTOR, Arrival, ConnectionNumber, INITIATOR, Who};
+use super::connection::{ACCEPTOR, Arrival, ConnectionNumber, INITIATOR, Who};
+use super::fault::Fault;
+use super::mutants::{spoil_answer, spoil_hello, with_name, without_name};
 use super::plan::Cluster;
-use super::process::Process;
+use super::server::{HOT_TRIGGER_RPS, ITEM_SIZE_MAX, MEMORY};
+use super::voting::Leases;
 use super::{Event, World};
 use crate::history::Nanos;
 use core::time::Duration;
@@ -20,124 +21,9 @@ use evenkeel_server_core::{
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::map::ClusterMap;
-use evenkeel_types::{BootId, CacheletId, Epoch, ServerId, Version};
+use evenkeel_types::{BootId, CacheletId, Epoch, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Memory of a server, in bytes: more than a run can fill, so that nothing is evicted.
-pub(super) const MEMORY: usize = 8 << 20;
-
-/// Largest item, in bytes.
-pub(super) const ITEM_SIZE_MAX: usize = 64 << 10;
-
-/// Load from which on workers look for hot keys, in requests a second.
-pub(super) const HOT_TRIGGER_RPS: f64 = 10.0;
-
-/// Port of a server's first worker; the others follow.
-const PORT_FIRST: u16 = 2000;
-const PORTS_PER_SERVER: u16 = 10;
-
-/// A server process.
-#[derive(Debug)]
-pub(super) struct Server {
-    pub process: Process,
-    pub workers: Vec<WorkerCore>,
-    /// What its workers share; `None` before the first life.
-    pub pool: Option<Arc<SegmentPool>>,
-    /// The connection of each worker's links to workers of other servers.
-    links: Vec<BTreeMap<LinkId, ConnectionNumber>>,
-    sessions: Vec<BTreeMap<(u32, u32), ConnectionNumber>>,
-    pub boot: BootId,
-    /// Of a version that passes cachelets on with their contents.
-    pub migrates: bool,
-    /// What the coordinator calls it, once it has.
-    pub id: Option<ServerId>,
-    /// Newest map handed to the workers.
-    pub told: Epoch,
-    /// When each worker was last handed a map.
-    mapped_at: Vec<Nanos>,
-    /// With a fault: bytes of each worker's connections that left before they were let go.
-    early: Vec<BTreeMap<(u32, u32), usize>>,
-    pub leases: Leases,
-    /// Messages between workers, and words of the coordinator to them, arrive in order.
-    busy_until: Nanos,
-    /// When the last message from one worker to another arrives.
-    queues: BTreeMap<(u16, u16), Nanos>,
-}
-
-impl Server {
-    pub fn new(process: Process, migrates: bool) -> Self {
-        Server {
-            process,
-            workers: Vec::new(),
-            pool: None,
-            links: Vec::new(),
-            sessions: Vec::new(),
-            boot: BootId(0),
-            migrates,
-            id: None,
-            told: Epoch(0),
-            mapped_at: Vec::new(),
-            early: Vec::new(),
-            leases: Leases::new(BootId(0)),
-            busy_until: 0,
-            queues: BTreeMap::new(),
-        }
-    }
-
-    /// The map by which all workers work; what heartbeats report.
-    pub fn applied(&self) -> Epoch {
-        self.workers
-            .iter()
-            .map(WorkerCore::epoch)
-            .min()
-            .unwrap_or(Epoch(0))
-    }
-
-    /// Every link of its workers.
-    pub fn links(&self) -> impl Iterator<Item = (usize, LinkId)> {
-        let of_worker = |(worker, links): (usize, &BTreeMap<LinkId, ConnectionNumber>)| {
-            links.keys().map(|&link| (worker, link)).collect::<Vec<_>>()
-        };
-        self.links.iter().enumerate().flat_map(of_worker)
-    }
-
-    /// The connection of a link.
-    pub fn link(&self, worker: usize, link: LinkId) -> Option<ConnectionNumber> {
-        self.links[worker].get(&link).copied()
-    }
-
-    /// A worker's connection, which is about to be closed.
-    pub fn take_session(&mut self, worker: u16, id: ConnectionId) -> Option<ConnectionNumber> {
-        self.sessions[usize::from(worker)].remove(&(id.slot, id.generation))
-    }
-
-    /// Bytes of answers that wait for the slowest of its clients.
-    pub fn unread_max(&mut self) -> usize {
-        let mut most = 0;
-        for (worker, sessions) in self.workers.iter_mut().zip(&self.sessions) {
-            for &(slot, generation) in sessions.keys() {
-                let session = worker.session(ConnectionId { slot, generation });
-                most = most.max(session.map_or(0, |session| session.out.len()));
-            }
-        }
-        most
-    }
-}
-
-pub(super) fn worker_ports(server: usize, workers: u16) -> Vec<u16> {
-    let first = PORT_FIRST + server as u16 * PORTS_PER_SERVER;
-    (first..first + workers).collect()
-}
-
-/// Whose port that is: server and worker.
-pub(super) fn owner_of_port(port: u16) -> (usize, u16) {
-    let offset = port - PORT_FIRST;
-    (
-        usize::from(offset / PORTS_PER_SERVER),
-        offset % PORTS_PER_SERVER,
-    )
-}
 
 impl World {
     /// A server's process starts, empty.

@@ -3,6 +3,7 @@
 
 use core::fmt;
 use evenkeel_server_core::MigrationStep;
+use evenkeel_types::CacheletId;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -135,6 +136,16 @@ impl fmt::Display for Strike {
         let step = name_of(*step);
         write!(f, "{}: {}, {step}", occasion.name(), blow.name())
     }
+}
+
+/// A blow that waits for a cachelet to come to a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trap {
+    /// What migrates.
+    pub cachelet: CacheletId,
+    pub strike: Strike,
+    pub source: usize,
+    pub target: usize,
 }
 
 /// How often each blow struck at each step.

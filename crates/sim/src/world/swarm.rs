@@ -2,7 +2,7 @@
 //! always comes with all others hides what only it would show, and some states need the *absence*
 //! of a command (a key that is never deleted grows old; a cluster without crashes moves far).
 
-use super::plan::MS;
+use super::units::MS;
 use crate::history::Nanos;
 use crate::random::Random;
 

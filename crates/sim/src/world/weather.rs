@@ -5,9 +5,9 @@
 //! timer, and no byte of a connection ever comes twice. Heartbeats are small exchanges on their own:
 //! they are lost, come twice and overtake each other.
 
-use super::plan::MS;
 use super::report::Report;
 use super::swarm::Swarm;
+use super::units::MS;
 use crate::history::Nanos;
 use crate::random::Random;
 

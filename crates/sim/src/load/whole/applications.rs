@@ -1,33 +1,17 @@
 //! Applications: what they ask, and whether they are answered what they must be.
 
 use super::Cluster;
+use super::client::{Awaited, Client};
 use super::network::{INITIATOR, Way, Who};
 use crate::history::Nanos;
 use crate::load::report::Outcome;
 use crate::load::{Arrivals, KEY_LEN};
-use core::ops::Range;
 use evenkeel_workload::Operation;
 use evenkeel_workload::rng::below;
 use std::collections::VecDeque;
 
 /// Sets that an application sends at once before the load begins.
 const FILL_PIPELINE: u32 = 16;
-
-/// What an application awaits.
-#[derive(Clone, Copy, Debug)]
-struct Awaited {
-    key: u32,
-    is_get: bool,
-    asked: Nanos,
-}
-
-#[derive(Debug)]
-pub(super) struct Client {
-    connection: usize,
-    awaited: VecDeque<Awaited>,
-    /// Keys that it has to set before the load begins.
-    fill: Range<u32>,
-}
 
 impl Cluster<'_> {
     pub(super) fn connect_clients(&mut self) {

@@ -9,8 +9,13 @@
 //! ```
 
 mod applications;
+mod client;
+mod delivery;
 mod network;
+mod now;
 mod proxies;
+mod proxy;
+mod worker;
 mod workers;
 
 use super::cluster::map_of;
@@ -19,18 +24,18 @@ use super::report::Tally;
 use super::{Arrivals, CLIENT_STREAM, KeyPlacement, LoadPlan, LoadReport, ReadChoice};
 use crate::history::Nanos;
 use crate::world::queue::Queue;
-use applications::Client;
+use client::Client;
 use core::time::Duration;
 use evenkeel_protocol::Limits;
 use evenkeel_server_core::Message;
 use evenkeel_types::map::ClusterMap;
-use evenkeel_types::{Instant, Now};
 use evenkeel_workload::rng::{WorkloadRng, below, stream};
 use evenkeel_workload::{Schedule, Workload, WorkloadStream};
 use network::Network;
-use proxies::Proxy;
+use now::now_at;
+use proxy::Proxy;
 use std::sync::Arc;
-use workers::Worker;
+use worker::Worker;
 
 /// How often timers are looked at.
 const TICK: Nanos = 10_000_000;
@@ -129,7 +134,7 @@ impl<'a> Cluster<'a> {
             item_size_max: plan.value_bytes.max(64 << 10),
             ..Limits::default()
         };
-        let workers = workers::start(plan, limits, map.as_ref())?;
+        let workers = worker::start(plan, limits, map.as_ref())?;
         let workload = plan.workload()?;
         Ok(Cluster {
             plan,
@@ -138,7 +143,7 @@ impl<'a> Cluster<'a> {
             network: Network::default(),
             tally: Tally::new(workers.len()),
             workers,
-            proxies: proxies::start(plan, limits, map.as_ref())?,
+            proxies: proxy::start(plan, limits, map.as_ref())?,
             clients: Vec::new(),
             names: KeyNames::of_seed(plan.seed),
             set_words: format!(" 0 0 {}\r\n", plan.value_bytes).into_bytes(),
@@ -273,14 +278,5 @@ impl<'a> Cluster<'a> {
             let replicas = spread.iter().map(|key| key.shadows.len() as u64);
             self.tally.replicas += replicas.sum::<u64>();
         }
-    }
-}
-
-/// The time as every process of the cluster sees it.
-fn now_at(time: Nanos) -> Now {
-    const START_UNIX: u64 = 1_800_000_000;
-    Now {
-        monotonic: Instant(time),
-        unix: (START_UNIX + time / 1_000_000_000) as u32,
     }
 }

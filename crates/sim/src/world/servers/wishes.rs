@@ -1,11 +1,11 @@
 //! What workers want: messages passed on, links opened, bytes written.
 
 use super::super::World;
+use super::super::connection::{ACCEPTOR, ConnectionNumber, INITIATOR, Who};
 use super::super::mutants::spoil_held;
-use super::super::network::{ACCEPTOR, ConnectionNumber, INITIATOR, Who};
-use super::super::plan::MS;
 use super::super::register::ON_THE_WAY;
-use super::owner_of_port;
+use super::super::server::owner_of_port;
+use super::super::units::MS;
 use evenkeel_server_core::{ConnectionId, LinkRequest, Message, ProcessRequest};
 
 impl World {
