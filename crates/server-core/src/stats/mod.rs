@@ -1,15 +1,13 @@
 //! The answers to `stats`, under memcached's names.
 //!
 //! Tools read these by name and some by position, so the general list keeps memcached's names and
-//! order. Names that mean nothing here show 0; items and slabs are shown by size, see `classes`.
+//! order. Names that mean nothing here show 0; items and slabs are shown by size, see `shard/classes.rs`.
 
-mod classes;
-mod command;
+pub mod metrics;
 
-pub use classes::{ClassStats, Pages, class_of};
-
-use super::counters::Counters;
-use super::message::{ClassesView, CountersView};
+use crate::mesh::message::{ClassesView, CountersView};
+use crate::shard::classes::{self, ClassStats, numbers};
+use crate::shard::counters::Counters;
 use evenkeel_protocol::compose::answer::{stat, stat_number};
 use evenkeel_protocol::text;
 use evenkeel_types::Now;
@@ -119,12 +117,6 @@ pub fn settings(
     }
     out.extend_from_slice(text::END);
     out
-}
-
-fn numbers(out: &mut Vec<u8>, list: &[(&str, u64)]) {
-    for (name, value) in list {
-        stat_number(out, name.as_bytes(), *value);
-    }
 }
 
 fn cpu_time(out: &mut Vec<u8>, name: &str, us: u64) {

@@ -1,0 +1,8 @@
+//! What a command touches: a worker's items, replicas, hot keys, versions and counts.
+
+pub(crate) mod classes;
+pub(crate) mod counters;
+pub(crate) mod engine;
+pub(crate) mod replicas;
+pub(crate) mod rewritten;
+pub(crate) mod time;
