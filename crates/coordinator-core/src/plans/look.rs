@@ -174,8 +174,10 @@ impl CoordinatorCore {
     }
 
     fn cluster_config(&self) -> ClusterConfig {
+        let settings = &self.plans.saved.settings;
         ClusterConfig {
-            bytes_ratio_max: self.plans.saved.settings.bytes_ratio_max,
+            bytes_ratio_max: settings.bytes_ratio_max,
+            bytes_free: settings.bytes_free(),
             ..ClusterConfig::default()
         }
     }
