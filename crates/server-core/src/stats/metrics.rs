@@ -4,11 +4,9 @@
 //! that dashboards and alerts for memcached work without an exporter; their values are those of
 //! `stats`, `stats items` and `stats slabs`. What memcached does not have begins with `evenkeel_`.
 
-mod own;
-
 use crate::shard::classes::ClassStats;
 use crate::shard::counters::Counters;
-use crate::stats::ProcessFacts;
+use crate::stats::{COUNTED_BY_PROCESS, ProcessFacts};
 use evenkeel_control::exposition::{Text, seconds};
 use evenkeel_types::Now;
 use evenkeel_types::VERSION;
@@ -19,15 +17,15 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
 /// Writes everything. `sum` and `classes` are the sums over all workers.
 pub fn render(sum: &Counters, classes: &ClassStats, facts: &ProcessFacts, now: Now) -> String {
     let mut text = Text(String::with_capacity(16 << 10));
-    process(&mut text, sum, facts, now);
+    process(&mut text, facts, now);
     commands(&mut text, sum);
-    items(&mut text, sum);
+    items(&mut text);
     slabs(&mut text, classes);
-    own::own(&mut text, sum, facts);
+    counted(&mut text, sum, facts);
     text.0
 }
 
-fn process(text: &mut Text, sum: &Counters, facts: &ProcessFacts, now: Now) {
+fn process(text: &mut Text, facts: &ProcessFacts, now: Now) {
     text.gauge("memcached_up", "Whether the server answers.", 1);
     text.counter(
         "memcached_uptime_seconds",
@@ -50,16 +48,6 @@ fn process(text: &mut Text, sum: &Counters, facts: &ProcessFacts, now: Now) {
     );
     for (name, help, value) in [
         (
-            "read_bytes_total",
-            "Bytes read from clients.",
-            sum.bytes_read,
-        ),
-        (
-            "written_bytes_total",
-            "Bytes written to clients.",
-            sum.bytes_written,
-        ),
-        (
             "connections_total",
             "Connections admitted.",
             facts.connections_total,
@@ -68,11 +56,6 @@ fn process(text: &mut Text, sum: &Counters, facts: &ProcessFacts, now: Now) {
             "connections_rejected_total",
             "Connections refused.",
             facts.connections_refused,
-        ),
-        (
-            "connections_yielded_total",
-            "Times a connection had to let others go first (-R).",
-            sum.conn_yields,
         ),
         (
             "connections_listener_disabled_total",
@@ -98,18 +81,11 @@ fn process(text: &mut Text, sum: &Counters, facts: &ProcessFacts, now: Now) {
             "Whether connections are accepted now.",
             u64::from(!facts.accepting_paused),
         ),
-        ("current_bytes", "Bytes of the items held now.", sum.bytes),
         (
             "limit_bytes",
             "Most bytes of items and indexes.",
             facts.limit_bytes,
         ),
-        (
-            "malloced_bytes",
-            "Bytes of segments held now.",
-            sum.segment_bytes,
-        ),
-        ("current_items", "Items held now.", sum.curr_items),
     ] {
         text.gauge(&format!("memcached_{name}"), help, value);
     }
@@ -141,29 +117,8 @@ fn commands(text: &mut Text, sum: &Counters) {
     }
 }
 
-fn items(text: &mut Text, sum: &Counters) {
+fn items(text: &mut Text) {
     for (name, help, value) in [
-        ("items_total", "Items ever stored.", sum.total_items),
-        (
-            "items_evicted_total",
-            "Live items removed for want of memory.",
-            sum.evictions,
-        ),
-        (
-            "items_reclaimed_total",
-            "Expired items removed.",
-            sum.reclaimed,
-        ),
-        (
-            "item_too_large_total",
-            "Values refused for their size.",
-            sum.store_too_large,
-        ),
-        (
-            "item_no_memory_total",
-            "Values refused for want of memory.",
-            sum.store_no_memory,
-        ),
         (
             "direct_reclaims_total",
             "Always 0: memory is not reclaimed by worker threads' hand.",
@@ -186,6 +141,24 @@ fn items(text: &mut Text, sum: &Counters) {
         "memcached_lru_crawler_enabled",
         "Always 0: there is none.",
         0,
+    );
+}
+
+/// Each counter that is declared with a metric.
+fn counted(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
+    for (name, help, kind, value) in COUNTED_BY_PROCESS {
+        let end = if kind == "counter" { "_total" } else { "" };
+        text.one(kind, &format!("evenkeel_{name}{end}"), help, value(facts));
+    }
+    for shown in Counters::SHOWN {
+        if let (Some(name), Some(metric)) = (shown.metric_name(), &shown.metric) {
+            text.one(metric.kind, &name, shown.help, (shown.value)(sum));
+        }
+    }
+    text.ages(
+        "evenkeel_copies_behind_seconds",
+        "How long writes to replicated keys took until every replica was known to have them.",
+        &sum.copies_behind,
     );
 }
 

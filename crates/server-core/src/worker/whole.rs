@@ -93,8 +93,8 @@ impl WorkerCore {
         };
         for (_, session) in self.connections.iter() {
             let bytes = session.waiting_bytes() as u64;
-            counts.response_count += u64::from(bytes > 0);
-            counts.response_bytes += bytes;
+            counts.response_obj_count += u64::from(bytes > 0);
+            counts.response_obj_bytes += bytes;
         }
         counts
     }
