@@ -10,6 +10,7 @@ use crate::observe::Lines;
 use crate::session::ConnectionId;
 use crate::session::address::ReturnAddress;
 use crate::session::listing::ListStep;
+use crate::shard::share::Share;
 use evenkeel_protocol::admin::{DebugTime, Streams};
 
 /// A message from one worker to another.
@@ -36,7 +37,7 @@ pub enum Message {
         /// How shares become one answer.
         task: Task,
         /// The share.
-        bytes: Vec<u8>,
+        share: Share,
     },
     /// Host this cachelet from now on.
     Handover(Box<Handover>),
@@ -80,7 +81,7 @@ impl Message {
         match self {
             Message::Commands(commands) => commands.weight(),
             Message::Answers(answers) => answers.weight(),
-            Message::Share { bytes, .. } if bytes.capacity() >= WEIGHT_MIN => bytes.capacity(),
+            Message::Share { share, .. } if share.capacity() >= WEIGHT_MIN => share.capacity(),
             _ => 0,
         }
     }

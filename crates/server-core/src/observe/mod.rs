@@ -7,12 +7,10 @@
 pub(crate) mod deed;
 mod log;
 mod observers;
-mod prefixes;
 pub(crate) mod watcher;
 
 pub(crate) use log::Lines;
 pub(crate) use observers::{
     ObserverConfig, Observers, WATCHER_LOG_BYTES_DEFAULT, WORKER_LOG_BYTES_DEFAULT,
 };
-pub(crate) use prefixes::{PrefixCounts, dump as dump_prefixes};
 pub use watcher::CloseReason;

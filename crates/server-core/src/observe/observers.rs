@@ -2,9 +2,9 @@
 
 use super::deed::Seen;
 use super::log::Target;
-use super::prefixes::{PrefixCounts, Prefixes};
 use super::watcher::Watcher;
 use crate::shard::classes::class_of;
+use crate::shard::prefixes::{PrefixCounts, Prefixes};
 use evenkeel_protocol::admin::Streams;
 use evenkeel_storage::{Evicted, NEVER};
 use evenkeel_types::Now;
@@ -118,9 +118,9 @@ impl Observers {
         self.update();
     }
 
-    /// The counts by prefix, for [`dump_prefixes`].
-    pub fn encode_prefixes(&self, out: &mut Vec<u8>) {
-        self.prefixes.encode(out);
+    /// The counts by prefix.
+    pub fn prefixes(&self) -> &Prefixes {
+        &self.prefixes
     }
 
     /// `stats reset`.

@@ -14,6 +14,7 @@
 //! the next one.
 
 use crate::session::address::Ticket;
+use crate::shard::share::Share;
 use evenkeel_protocol::binary::Echo;
 use evenkeel_protocol::binary::wording;
 use std::collections::VecDeque;
@@ -30,7 +31,7 @@ struct Awaited {
     /// Where in the stream of `behind` it belongs.
     at: u64,
     /// What came so far.
-    parts: Vec<u8>,
+    parts: Share,
     /// Of a request in binary whose answer is composed as text: how it is worded in the end.
     wording: Option<Echo>,
 }
@@ -79,7 +80,7 @@ impl InOrder {
             ticket,
             missing: workers,
             at: self.base + self.behind.len() as u64,
-            parts: Vec::new(),
+            parts: Share::Done,
             wording,
         });
         ticket
@@ -90,14 +91,17 @@ impl InOrder {
         let ticket = self.reserve(1, wording);
         self.arrived += answer.len();
         if let Some(last) = self.awaited.back_mut() {
-            last.parts = answer;
+            last.parts = Share::Lines(answer);
         }
         ticket
     }
 
     /// Answers that are there and may not leave yet or wait for others, the latest first.
     pub fn kept(&self) -> impl Iterator<Item = &[u8]> {
-        self.awaited.iter().rev().map(|waiting| &waiting.parts[..])
+        self.awaited
+            .iter()
+            .rev()
+            .map(|waiting| waiting.parts.lines())
     }
 
     /// The whole answer of one worker has arrived. Gives its length, or `None` for an unknown ticket.
@@ -112,36 +116,34 @@ impl InOrder {
                 self.release(out);
                 Some(bytes.len())
             }
-            _ => self.contribute(
-                ticket,
-                |parts| parts.extend_from_slice(bytes),
-                |whole| whole,
-                out,
-            ),
+            _ => {
+                let share = Share::Lines(bytes.to_vec());
+                self.contribute(ticket, share, Share::into_lines, out)
+            }
         }
     }
 
-    /// A contribution has arrived: `merge` adds it to what came before. When it is the last one,
-    /// `finish` turns the parts into the answer, whose length is given. An unknown ticket is ignored.
+    /// A worker's share has arrived, which is added to what came before. When it is the last one, `finish` turns them into
+    /// the answer, whose length is given. An unknown ticket is ignored.
     pub fn contribute(
         &mut self,
         ticket: Ticket,
-        merge: impl FnOnce(&mut Vec<u8>),
-        finish: impl FnOnce(Vec<u8>) -> Vec<u8>,
+        share: Share,
+        finish: impl FnOnce(Share) -> Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Option<usize> {
         let waits = |waiting: &&mut Awaited| waiting.ticket == ticket && waiting.missing > 0;
         let waiting = self.awaited.iter_mut().find(waits)?;
-        self.arrived -= waiting.parts.len();
-        merge(&mut waiting.parts);
+        self.arrived -= waiting.parts.lines().len();
+        waiting.parts.add(share);
         waiting.missing -= 1;
         if waiting.missing > 0 {
-            self.arrived += waiting.parts.len();
+            self.arrived += waiting.parts.lines().len();
             return None;
         }
         let whole = finish(core::mem::take(&mut waiting.parts));
         let len = whole.len();
-        waiting.parts = match waiting.wording {
+        let worded = match waiting.wording {
             Some(echo) => {
                 let mut worded = Vec::new();
                 wording::in_binary(&whole, echo, &mut worded);
@@ -149,7 +151,8 @@ impl InOrder {
             }
             None => whole,
         };
-        self.arrived += waiting.parts.len();
+        self.arrived += worded.len();
+        waiting.parts = Share::Lines(worded);
         self.release(out);
         Some(len)
     }
@@ -177,8 +180,9 @@ impl InOrder {
             if first.missing > 0 {
                 break;
             }
-            out.extend_from_slice(&first.parts);
-            self.arrived -= first.parts.len();
+            let whole = first.parts.lines();
+            out.extend_from_slice(whole);
+            self.arrived -= whole.len();
             self.awaited.pop_front();
         }
         if self.gone >= COMPACT_MIN && self.gone > self.behind.len() / 2 {
@@ -264,12 +268,8 @@ mod tests {
         } else {
             let (first, last) = bytes.split_at(cut);
             let mut give = |part: &[u8]| {
-                order.contribute(
-                    ticket,
-                    |parts| parts.extend_from_slice(part),
-                    |whole| whole,
-                    out,
-                )
+                let share = Share::Lines(part.to_vec());
+                order.contribute(ticket, share, Share::into_lines, out)
             };
             assert_eq!(give(first), None);
             assert_eq!(give(last), Some(bytes.len()));

@@ -14,6 +14,7 @@ use address::Ticket;
 use in_order::InOrder;
 
 use crate::session::listing::Listing;
+use crate::shard::share::Share;
 pub use address::ConnectionId;
 use core::net::SocketAddr;
 use evenkeel_protocol::auth::{AuthMode, Dialect, Protocols, Sasl, opening};
@@ -257,7 +258,7 @@ impl Session {
 
     /// A kept answer may leave, as soon as those before it have. An unknown ticket is ignored.
     pub fn let_go(&mut self, ticket: Ticket) {
-        self.answer_arrived(ticket, |_| {}, |whole| whole);
+        self.answer_arrived(ticket, Share::Done, Share::into_lines);
     }
 
     /// The latest answer that is kept or awaited, as far as it is there.
@@ -265,15 +266,15 @@ impl Session {
         self.order.kept().next()
     }
 
-    /// A worker's contribution to an awaited answer arrived: `merge` adds it to what came before.
-    /// When it is the last one, `finish` turns the parts into the answer. An unknown ticket is ignored.
+    /// A worker's share of an awaited answer arrived, which is added to what came before. When it is the last one, `finish`
+    /// turns them into the answer. An unknown ticket is ignored.
     pub fn answer_arrived(
         &mut self,
         ticket: Ticket,
-        merge: impl FnOnce(&mut Vec<u8>),
-        finish: impl FnOnce(Vec<u8>) -> Vec<u8>,
+        share: Share,
+        finish: impl FnOnce(Share) -> Vec<u8>,
     ) {
-        let len = (self.order).contribute(ticket, merge, finish, &mut self.out);
+        let len = (self.order).contribute(ticket, share, finish, &mut self.out);
         self.is_complete(len);
     }
 
@@ -452,11 +453,8 @@ mod tests {
     use super::*;
 
     fn arrive(session: &mut Session, ticket: Ticket, bytes: &[u8]) {
-        session.answer_arrived(
-            ticket,
-            |parts| parts.extend_from_slice(bytes),
-            |whole| whole,
-        );
+        let share = Share::Lines(bytes.to_vec());
+        session.answer_arrived(ticket, share, Share::into_lines);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub struct Pages {
     pub used: u64,
 }
 
-/// Every number of a band, in the order of the encoding: what is held, counts, and ages, which are not added up but
+/// Every number of a band: what is held, counts, and ages, which are not added up but
 /// compared.
 fn fields(band: &mut BandStats) -> [&mut u64; FIELDS] {
     let BandStats {
@@ -68,9 +68,6 @@ const FIRST_COUNT: usize = 2;
 const FIRST_AGE: usize = 4;
 
 impl ClassStats {
-    /// Length of an encoding.
-    pub const ENCODED_BYTES: usize = SIZE_BANDS * FIELDS * 8;
-
     /// What a store holds and has evicted.
     pub fn of(store: &Store, now: Now) -> Self {
         ClassStats(store.band_stats(TimeBase::seconds(now)))
@@ -99,37 +96,6 @@ impl ClassStats {
                 };
             }
         }
-    }
-
-    /// Writes the numbers as bytes that [`ClassStats::merge`] understands.
-    pub fn encode(mut self, out: &mut Vec<u8>) {
-        for band in &mut self.0 {
-            for number in fields(band) {
-                out.extend_from_slice(&number.to_le_bytes());
-            }
-        }
-    }
-
-    /// Adds encoded numbers to the sum that `parts` holds (nothing at first).
-    pub fn merge(parts: &mut Vec<u8>, encoded: &[u8]) {
-        let mut sum = ClassStats::decode(parts);
-        sum.add(&mut ClassStats::decode(encoded));
-        parts.clear();
-        sum.encode(parts);
-    }
-
-    /// Reads encoded numbers; missing ones are zero.
-    pub fn decode(bytes: &[u8]) -> Self {
-        let mut classes = ClassStats::default();
-        let mut numbers = bytes.chunks_exact(8);
-        for band in &mut classes.0 {
-            for number in fields(band) {
-                if let Some(Ok(bytes)) = numbers.next().map(<[u8; 8]>::try_from) {
-                    *number = u64::from_le_bytes(bytes);
-                }
-            }
-        }
-        classes
     }
 
     /// The classes that hold something or have held something since the counters started, with
@@ -253,14 +219,9 @@ mod tests {
     }
 
     #[test]
-    fn encoded_classes_add_up_and_the_oldest_stays() {
-        let (mut parts, mut encoded) = (Vec::new(), Vec::new());
-        with(1, 50).encode(&mut encoded);
-        ClassStats::merge(&mut parts, &encoded);
-        encoded.clear();
-        with(4, 20).encode(&mut encoded);
-        ClassStats::merge(&mut parts, &encoded);
-        let sum = ClassStats::decode(&parts);
+    fn classes_add_up_and_the_oldest_stays() {
+        let mut sum = with(1, 50);
+        sum.add(&mut with(4, 20));
         let (class, band) = sum.used().next().expect("one class");
         assert_eq!((class, band.items), (3, 5));
         assert_eq!((band.evicted, band.oldest_age_s), (6, 50));

@@ -1,7 +1,7 @@
 //! What a worker counts. Plain fields: a worker's counters are its own, and are only added up when
 //! somebody asks.
 
-use evenkeel_hotkeys::ages::{AGE_WORDS, Ages};
+use evenkeel_hotkeys::ages::Ages;
 
 /// What is shown of a counter, and how.
 pub struct Shown {
@@ -75,16 +75,11 @@ macro_rules! counters {
                 $(counters!(@shown false, $own, $own_help $(, $own_kind $($own_metric)?)?),)*
             ];
 
-            /// Number of counters.
-            const COUNT: usize = Counters::SHOWN.len();
-
-            fn to_array(self) -> [u64; Self::COUNT] {
-                [$(self.$name,)* $(self.$own,)*]
-            }
-
-            fn from_array(array: [u64; Self::COUNT]) -> Self {
-                let [$($name,)* $($own,)*] = array;
-                Counters { $($name,)* $($own,)* copies_behind: Ages::default() }
+            /// Adds another worker's counts.
+            pub fn add(&mut self, other: &Counters) {
+                $(self.$name = self.$name.saturating_add(other.$name);)*
+                $(self.$own = self.$own.saturating_add(other.$own);)*
+                self.copies_behind.add(&other.copies_behind);
             }
         }
     };
@@ -243,55 +238,6 @@ impl Counters {
         let own = self.cmd_get + self.cmd_set + self.cmd_touch + deleted + counted;
         own + replicas + passed_on
     }
-
-    /// Adds another worker's counts.
-    pub fn add(&mut self, other: &Counters) {
-        let mut sum = self.to_array();
-        for (mine, theirs) in sum.iter_mut().zip(other.to_array()) {
-            *mine = mine.saturating_add(theirs);
-        }
-        let mut copies_behind = self.copies_behind;
-        copies_behind.add(&other.copies_behind);
-        *self = Counters {
-            copies_behind,
-            ..Counters::from_array(sum)
-        };
-    }
-
-    /// Writes the counts as bytes that [`Counters::merge`] understands.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        for count in self
-            .to_array()
-            .into_iter()
-            .chain(self.copies_behind.to_words())
-        {
-            out.extend_from_slice(&count.to_le_bytes());
-        }
-    }
-
-    /// Adds encoded counts to the sum that `parts` holds (nothing at first).
-    pub fn merge(parts: &mut Vec<u8>, encoded: &[u8]) {
-        let mut sum = Counters::decode(parts);
-        sum.add(&Counters::decode(encoded));
-        parts.clear();
-        sum.encode(parts);
-    }
-
-    /// Reads encoded counts; missing ones are zero.
-    pub fn decode(bytes: &[u8]) -> Counters {
-        let mut words = bytes.chunks_exact(8).map(|chunk| {
-            let bytes = chunk.iter().rev();
-            bytes.fold(0, |value, &byte| (value << 8) | u64::from(byte))
-        });
-        let mut array = [0; Counters::COUNT];
-        array.fill_with(|| words.next().unwrap_or(0));
-        let mut ages = [0; AGE_WORDS];
-        ages.fill_with(|| words.next().unwrap_or(0));
-        Counters {
-            copies_behind: Ages::from_words(&ages),
-            ..Counters::from_array(array)
-        }
-    }
 }
 
 #[cfg(test)]
@@ -299,32 +245,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn encoded_counts_add_up() {
-        let a = Counters {
+    fn counts_add_up() {
+        let mut sum = Counters {
             cmd_get: 3,
             protocol_errors: 1,
             ..Counters::default()
         };
-        let b = Counters {
+        let mut other = Counters {
             cmd_get: 4,
             bytes: u64::MAX,
             ..Counters::default()
         };
-        let (mut a, mut b) = (a, b);
-        a.copies_behind.record(core::time::Duration::from_millis(2));
-        b.copies_behind.record(core::time::Duration::from_secs(2));
-        let (mut parts, mut encoded) = (Vec::new(), Vec::new());
-        a.encode(&mut encoded);
-        Counters::merge(&mut parts, &encoded);
-        encoded.clear();
-        b.encode(&mut encoded);
-        Counters::merge(&mut parts, &encoded);
-        let sum = Counters::decode(&parts);
+        let behind = |counters: &mut Counters, millis| {
+            let age = core::time::Duration::from_millis(millis);
+            counters.copies_behind.record(age);
+        };
+        behind(&mut sum, 2);
+        behind(&mut other, 2_000);
+        sum.add(&other);
+        sum.add(&other);
         assert_eq!(
             (sum.cmd_get, sum.protocol_errors, sum.bytes),
-            (7, 1, u64::MAX)
+            (11, 1, u64::MAX)
         );
         let ages = sum.copies_behind;
-        assert_eq!((ages.count(), ages.max_us()), (2, 2_000_000));
+        assert_eq!((ages.count(), ages.max_us()), (3, 2_000_000));
     }
 }

@@ -110,28 +110,12 @@ pub fn compose(view: CountersView, sum: &Counters, facts: &ProcessFacts, now: No
     out
 }
 
-/// Adds one worker's share of `stats items` or `stats slabs` to those that came before.
-pub fn merge_classes(parts: &mut Vec<u8>, share: &[u8]) {
-    let split = |bytes: &[u8]| {
-        let at = ClassStats::ENCODED_BYTES.min(bytes.len());
-        (bytes[..at].to_vec(), bytes[at..].to_vec())
-    };
-    let (mut classes, mut counters) = split(parts);
-    let (more_classes, more_counters) = split(share);
-    ClassStats::merge(&mut classes, &more_classes);
-    Counters::merge(&mut counters, &more_counters);
-    *parts = [classes, counters].concat();
-}
-
-/// Composes `stats items` or `stats slabs` from the workers' merged shares.
-pub fn compose_classes(view: ClassesView, parts: &[u8]) -> Vec<u8> {
-    let at = ClassStats::ENCODED_BYTES.min(parts.len());
-    let classes = ClassStats::decode(&parts[..at]);
-    let sum = Counters::decode(&parts[at..]);
+/// Composes `stats items` or `stats slabs` of all workers together.
+pub fn compose_classes(view: ClassesView, (classes, sum): &(ClassStats, Counters)) -> Vec<u8> {
     let mut out = Vec::with_capacity(4096);
     match view {
-        ClassesView::Items => classes::items(&mut out, &classes),
-        ClassesView::Slabs => classes::slabs(&mut out, &classes, sum.segment_bytes),
+        ClassesView::Items => classes::items(&mut out, classes),
+        ClassesView::Slabs => classes::slabs(&mut out, classes, sum.segment_bytes),
     }
     out.extend_from_slice(text::END);
     out

@@ -243,10 +243,9 @@ impl WorkerCore {
             Message::Answers(answers) => self.take_answers(&answers),
             Message::Gone(_) => {}
             Message::Whole { to, task } => {
-                let mut bytes = Vec::new();
-                let (to, task) = self.do_share(now, from, to, task, &mut bytes);
+                let (to, task, share) = self.do_share(now, from, to, task);
                 if let Some(to) = to {
-                    self.outbox.push(from, Message::Share { to, task, bytes });
+                    self.outbox.push(from, Message::Share { to, task, share });
                 }
             }
             Message::Handover(handover) => self.take_handover(now, from, handover),
@@ -254,7 +253,7 @@ impl WorkerCore {
             Message::Follow(follow) => self.take_follow(now, follow),
             Message::Followed(follow) => self.take_followed(now, follow),
             Message::FlushGiven(flush) => self.take_flush_given(now, flush),
-            Message::Share { to, task, bytes } => self.take_share(now, to, task, &bytes),
+            Message::Share { to, task, share } => self.take_share(now, to, task, share),
             Message::Log(lines) => {
                 self.write_to_watchers(&lines);
                 self.outbox.push(from, Message::LogTaken);

@@ -14,6 +14,7 @@ use crate::ownership::handovers::ORDER_TIME;
 use crate::placement::{Holder, LocalPlacement};
 use crate::session::ConnectionId;
 use crate::session::address::ReturnAddress;
+use crate::shard::share::Share;
 use crate::worker::core::WorkerCore;
 use core::time::Duration;
 use evenkeel_types::{CacheletId, Epoch, Instant, Now};
@@ -405,10 +406,10 @@ impl WorkerCore {
         let Some(to) = flush.to else { return };
         let task = Task::Flush { at_s: None };
         if flush.asker == self.config.index {
-            return self.take_share(now, to, task, b"");
+            return self.take_share(now, to, task, Share::Done);
         }
-        let bytes = Vec::new();
-        let share = Message::Share { to, task, bytes };
-        self.outbox.push(flush.asker, share);
+        let share = Share::Done;
+        self.outbox
+            .push(flush.asker, Message::Share { to, task, share });
     }
 }

@@ -7,6 +7,7 @@ use crate::session::listing::Listing;
 use crate::session::listing::START;
 use crate::session::listing::list_share;
 use crate::session::{ConnectionId, Session};
+use crate::shard::share::Share;
 use crate::worker::core::WorkerCore;
 use evenkeel_protocol::admin::{Classes, DumpForm};
 use evenkeel_protocol::compose::answer::stat_number;
@@ -70,7 +71,7 @@ impl WorkerCore {
             if step.worker == self.config.index {
                 let mut bytes = Vec::new();
                 let task = Task::List(list_share(&self.engine, step, now, &mut bytes));
-                self.add_share(now, session, to, task, &bytes);
+                self.add_share(now, session, to, task, Share::Lines(bytes));
             } else {
                 session.hold();
                 let task = Task::List(step);

@@ -1,10 +1,10 @@
 //! Carries out commands while somebody looks on.
 
-use crate::observe::PrefixCounts;
 use crate::observe::deed::Deed;
 use crate::observe::deed::Seen;
 use crate::session::ConnectionId;
 use crate::shard::engine::At;
+use crate::shard::prefixes::PrefixCounts;
 use crate::worker::core::WorkerCore;
 use evenkeel_types::Now;
 

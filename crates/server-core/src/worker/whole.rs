@@ -2,12 +2,12 @@
 //! shares up.
 
 use crate::mesh::message::{Message, Task};
-use crate::observe::dump_prefixes;
 use crate::session::address::ReturnAddress;
 use crate::session::listing::list_share;
 use crate::session::{ConnectionId, Session};
 use crate::shard::classes::ClassStats;
 use crate::shard::counters::Counters;
+use crate::shard::share::Share;
 use crate::shard::time::TimeBase;
 use crate::stats;
 use crate::worker::core::WorkerCore;
@@ -35,48 +35,68 @@ impl WorkerCore {
         for worker in (0..self.config.workers).filter(|worker| *worker != me) {
             self.send_whole(worker, to, task);
         }
-        let mut bytes = Vec::new();
-        let (to, task) = self.do_share(now, me, to, task, &mut bytes);
+        let (to, task, share) = self.do_share(now, me, to, task);
         if let Some(to) = to {
-            self.add_share(now, session, to, task, &bytes);
+            self.add_share(now, session, to, task, share);
         }
     }
 
     /// Does this worker's share of a command about the whole server, of a connection at worker `asker`. Gives
-    /// back whom to answer, unless that must wait, and the task as it is to go on: a list says where it
-    /// has come to.
+    /// back whom to answer, unless that must wait, the task as it is to go on (a list says where it has come to), and the share.
     pub(crate) fn do_share(
         &mut self,
         now: Now,
         asker: u16,
         to: Option<ReturnAddress>,
         task: Task,
-        out: &mut Vec<u8>,
-    ) -> (Option<ReturnAddress>, Task) {
-        match task {
+    ) -> (Option<ReturnAddress>, Task, Share) {
+        let mut lines = Vec::new();
+        let share = match task {
             Task::List(step) => {
-                return (to, Task::List(list_share(&self.engine, step, now, out)));
+                let task = Task::List(list_share(&self.engine, step, now, &mut lines));
+                return (to, task, Share::Lines(lines));
             }
+            Task::Flush { at_s: None } => {
+                self.flush(now);
+                return (self.finish_flush(now, asker, to), task, Share::Done);
+            }
+            Task::Stats(_) => Share::Counters(Box::new(self.counts())),
             Task::Classes(_) => {
-                self.engine.classes(now).encode(out);
-                self.engine.counts().encode(out);
+                Share::Classes(Box::new((self.engine.classes(now), self.engine.counts())))
             }
+            Task::Prefixes => Share::Prefixes(self.observers.prefixes().clone()),
+            Task::Connections => {
+                self.connection_lines(now, &mut lines);
+                Share::Lines(lines)
+            }
+            Task::Lines(view) => {
+                self.lines(view, now, &mut lines);
+                Share::Lines(lines)
+            }
+            _ => {
+                self.carry_out_task(now, task);
+                Share::Done
+            }
+        };
+        (to, task, share)
+    }
+
+    /// Carries out a task of which nothing is told but that it was done.
+    fn carry_out_task(&mut self, now: Now, task: Task) {
+        match task {
             Task::Detail(on) => self.observers.set_detail(on),
-            Task::Prefixes => self.observers.encode_prefixes(out),
             Task::Watch { .. } => self.take_watched(task),
             Task::Verbosity(level) => self.verbosity = Some(level),
             Task::DebugTime(change) => self.debug_clock.change(change),
-            Task::Flush { at_s: None } => {
-                self.flush(now);
-                return (self.finish_flush(now, asker, to), task);
-            }
             Task::Flush { at_s } => self.flush_at = at_s,
-            Task::Stats(_) => self.counts().encode(out),
-            Task::Connections => self.connection_lines(now, out),
-            Task::Lines(view) => self.lines(view, now, out),
             Task::ResetStats => self.reset_stats(now),
+            Task::List(_)
+            | Task::Stats(_)
+            | Task::Classes(_)
+            | Task::Prefixes
+            | Task::Connections
+            | Task::Lines(_) => {}
         }
-        (to, task)
     }
 
     /// What this worker has counted, with what is counted only when somebody asks.
@@ -105,11 +125,11 @@ impl WorkerCore {
     }
 
     /// Another worker's share of an answer arrived for a connection of this one.
-    pub(crate) fn take_share(&mut self, now: Now, to: ReturnAddress, task: Task, bytes: &[u8]) {
+    pub(crate) fn take_share(&mut self, now: Now, to: ReturnAddress, task: Task, share: Share) {
         let Some(mut session) = self.connections.take(to.connection) else {
             return;
         };
-        self.add_share(now, &mut session, to, task, bytes);
+        self.add_share(now, &mut session, to, task, share);
         self.connections.give_back(to.connection, session);
         self.connections.touch(to.connection);
     }
@@ -120,36 +140,25 @@ impl WorkerCore {
         session: &mut Session,
         to: ReturnAddress,
         task: Task,
-        bytes: &[u8],
+        mut share: Share,
     ) {
-        let bytes = match task {
-            Task::List(step) => {
-                session.release();
-                let listing = session.list.as_deref_mut();
-                listing.map_or(bytes, |listing| listing.advance(step, bytes))
+        if let Task::List(step) = task {
+            session.release();
+            if let Some(listing) = session.list.as_deref_mut() {
+                share = Share::Lines(listing.advance(step, share.lines()).to_vec());
             }
-            _ => bytes,
-        };
-        let merge = |parts: &mut Vec<u8>| match task {
-            Task::Stats(_) => Counters::merge(parts, bytes),
-            Task::Classes(_) => stats::merge_classes(parts, bytes),
-            _ => parts.extend_from_slice(bytes),
-        };
+        }
         let facts = &self.facts;
-        let finish = |parts: Vec<u8>| match task {
-            Task::List(_) => parts,
-            Task::Flush { .. }
-            | Task::Detail(_)
-            | Task::Watch { .. }
-            | Task::Verbosity(_)
-            | Task::DebugTime(_) => text::OK.to_vec(),
-            Task::Prefixes => [&dump_prefixes(&parts), text::END].concat(),
-            Task::Classes(view) => stats::compose_classes(view, &parts),
-            Task::Stats(view) => stats::compose(view, &Counters::decode(&parts), facts, now),
-            Task::Lines(_) | Task::Connections => [&parts, text::END].concat(),
-            Task::ResetStats => text::RESET.to_vec(),
+        let finish = |sum: Share| match (task, sum) {
+            (Task::Stats(view), Share::Counters(sum)) => stats::compose(view, &sum, facts, now),
+            (Task::Classes(view), Share::Classes(sum)) => stats::compose_classes(view, &sum),
+            (Task::Prefixes, Share::Prefixes(sum)) => [&sum.dump(), text::END].concat(),
+            (Task::List(_), sum) => sum.into_lines(),
+            (Task::Lines(_) | Task::Connections, sum) => [sum.lines(), text::END].concat(),
+            (Task::ResetStats, _) => text::RESET.to_vec(),
+            _ => text::OK.to_vec(),
         };
-        session.answer_arrived(to.ticket, merge, finish);
+        session.answer_arrived(to.ticket, share, finish);
     }
 
     pub(crate) fn flush_all(
@@ -174,7 +183,7 @@ impl WorkerCore {
             // the others a second time, and with that what the client stored there meanwhile.
             let is_far = at_s.is_none() && self.has_given_lately(now);
             let to = (is_far && !noreply).then(|| self.expect(id, session, 1));
-            self.do_share(now, self.config.index, to, task, &mut Vec::new());
+            self.do_share(now, self.config.index, to, task);
             if to.is_some() {
                 return;
             }

@@ -30,7 +30,7 @@ impl PrefixCounts {
 }
 
 /// The prefixes of one worker's keys.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Prefixes {
     counts: BTreeMap<Box<[u8]>, PrefixCounts>,
     /// Commands on keys of prefixes that had no room.
@@ -58,55 +58,29 @@ impl Prefixes {
         *self = Prefixes::default();
     }
 
-    /// Writes the counts as bytes for [`dump`].
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        for (prefix, counts) in &self.counts {
-            // A prefix is shorter than a key, which has at most 250 bytes.
-            out.push(prefix.len() as u8);
-            out.extend_from_slice(prefix);
-            for number in [counts.get, counts.hit, counts.set, counts.del] {
-                out.extend_from_slice(&number.to_le_bytes());
-            }
+    /// Adds another worker's.
+    pub fn add(&mut self, other: &Prefixes) {
+        for (prefix, counts) in &other.counts {
+            self.counts.entry(prefix.clone()).or_default().add(counts);
         }
+        self.overflowed += other.overflowed;
     }
-}
 
-/// Composes `stats detail dump`, without the closing `END`, from what workers encoded.
-pub fn dump(mut encoded: &[u8]) -> Vec<u8> {
-    let mut sums: BTreeMap<&[u8], PrefixCounts> = BTreeMap::new();
-    while let Some((prefix, counts, rest)) = decode(encoded) {
-        sums.entry(prefix).or_default().add(&counts);
-        encoded = rest;
+    /// Composes `stats detail dump`, without the closing `END`.
+    pub fn dump(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (prefix, counts) in &self.counts {
+            out.extend_from_slice(b"PREFIX ");
+            out.extend_from_slice(prefix);
+            // Writing into memory cannot fail.
+            let _ = write!(
+                out,
+                " get {} hit {} set {} del {}\r\n",
+                counts.get, counts.hit, counts.set, counts.del
+            );
+        }
+        out
     }
-    let mut out = Vec::new();
-    for (prefix, counts) in sums {
-        out.extend_from_slice(b"PREFIX ");
-        out.extend_from_slice(prefix);
-        // Writing into memory cannot fail.
-        let _ = write!(
-            out,
-            " get {} hit {} set {} del {}\r\n",
-            counts.get, counts.hit, counts.set, counts.del
-        );
-    }
-    out
-}
-
-fn decode(encoded: &[u8]) -> Option<(&[u8], PrefixCounts, &[u8])> {
-    let (&len, rest) = encoded.split_first()?;
-    let (prefix, rest) = rest.split_at_checked(usize::from(len))?;
-    let (numbers, rest) = rest.split_at_checked(4 * 8)?;
-    let mut numbers = numbers
-        .chunks_exact(8)
-        .map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes));
-    let mut next = || numbers.next().unwrap_or(0);
-    let counts = PrefixCounts {
-        get: next(),
-        hit: next(),
-        set: next(),
-        del: next(),
-    };
-    Some((prefix, counts, rest))
 }
 
 #[cfg(test)]
@@ -127,17 +101,13 @@ mod tests {
         one.count(b"none", b':', &READ);
         one.count(b":x", b':', &READ);
         other.count(b"a:2:3", b':', &READ);
-        let mut encoded = Vec::new();
-        one.encode(&mut encoded);
-        other.encode(&mut encoded);
+        one.add(&other);
         assert_eq!(
-            String::from_utf8_lossy(&dump(&encoded)),
+            String::from_utf8_lossy(&one.dump()),
             "PREFIX  get 1 hit 1 set 0 del 0\r\nPREFIX a get 2 hit 2 set 0 del 0\r\n"
         );
         one.clear();
-        encoded.clear();
-        one.encode(&mut encoded);
-        assert!(dump(&encoded).is_empty());
+        assert!(one.dump().is_empty());
     }
 
     #[test]
