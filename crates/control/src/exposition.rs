@@ -35,10 +35,15 @@ impl Text {
         );
     }
 
+    /// A metric of one value.
+    pub fn one(&mut self, kind: &str, name: &str, help: &str, value: impl Display) {
+        self.kind(name, kind, help);
+        self.sample(name, &[], value);
+    }
+
     /// A metric of one value that may fall.
     pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.kind(name, "gauge", help);
-        self.sample(name, &[], value);
+        self.one("gauge", name, help, value);
     }
 
     /// A histogram.
@@ -55,8 +60,7 @@ impl Text {
 
     /// A metric of one value that only grows.
     pub fn counter(&mut self, name: &str, help: &str, value: impl Display) {
-        self.kind(name, "counter", help);
-        self.sample(name, &[], value);
+        self.one("counter", name, help, value);
     }
 }
 

@@ -82,6 +82,9 @@ pub const PLAN_SETTLE: Duration = Duration::from_secs(8);
 /// Parts of all data that one plan may copy.
 pub const PLAN_BYTES_RATIO_MAX: f64 = 0.01;
 
+/// How long one migration may copy for the sake of one plan, whatever part of all data that is.
+pub const PLAN_COPIES_FOR: Duration = Duration::from_secs(1);
+
 /// Migrations at one time.
 pub const PLAN_MIGRATIONS: usize = 16;
 

@@ -11,9 +11,6 @@ pub const AGE_BOUNDS_US: [u64; 11] = [
 /// One count for each bound, and one for what is above the last.
 pub const AGE_COUNTS: usize = AGE_BOUNDS_US.len() + 1;
 
-/// Numbers of [`Ages::to_words`].
-pub const AGE_WORDS: usize = AGE_COUNTS + 2;
-
 /// How many ages were how great.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ages {
@@ -78,26 +75,6 @@ impl Ages {
                 (bound, sum)
             })
     }
-
-    /// All of it as numbers, for [`Ages::from_words`].
-    pub fn to_words(&self) -> [u64; AGE_WORDS] {
-        let mut words = [0; AGE_WORDS];
-        words[..AGE_COUNTS].copy_from_slice(&self.counts);
-        words[AGE_COUNTS] = self.sum_us;
-        words[AGE_COUNTS + 1] = self.max_us;
-        words
-    }
-
-    /// What [`Ages::to_words`] gave.
-    pub fn from_words(words: &[u64; AGE_WORDS]) -> Ages {
-        let mut ages = Ages {
-            sum_us: words[AGE_COUNTS],
-            max_us: words[AGE_COUNTS + 1],
-            ..Ages::default()
-        };
-        ages.counts.copy_from_slice(&words[..AGE_COUNTS]);
-        ages
-    }
 }
 
 #[cfg(test)]
@@ -125,7 +102,6 @@ mod tests {
         }
         let [mut sum, other] = ages;
         sum.add(&other);
-        let sum = Ages::from_words(&sum.to_words());
         for (bound, count) in sum.within() {
             let twin = all.iter().filter(|&&us| us <= bound).count() as u64;
             assert_eq!(count, twin, "{bound} µs, seed {seed}");

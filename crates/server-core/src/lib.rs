@@ -13,9 +13,19 @@
 //!                        shadow workers of other servers
 //! ```
 //!
-//! A command is parsed in place, carried out at the worker that holds its key (`commands`), and its
-//! answer is composed straight into the connection's output. See `placement` for who holds what,
-//! `links` and `replicas` for the two sides of replication.
+//! A command is parsed in place, carried out at the worker that holds its key, and its answer is composed straight into the
+//! connection's output. From the bottom up:
+//!
+//! - `shard`: items, replicas, hot keys, versions, counts; all that a command touches.
+//! - `session`: the connections, and the order of their answers.
+//! - `placement`: which worker keeps a key.
+//! - `links`: connections to the shadows of this worker's hot keys.
+//! - `observe`: who looks on.
+//! - `mesh`: what workers of a server tell each other.
+//! - `commands`: what each does to its key, and what it answers.
+//! - `ownership`: cachelets that change their worker or server, and the lease to serve them.
+//! - `stats`: the names of statistics.
+//! - `worker`: all of it together, one file for each thing that is asked of it.
 
 #![forbid(unsafe_code)]
 // See clippy.toml.
@@ -31,58 +41,38 @@
 mod admin;
 pub mod balancer;
 mod commands;
-mod connections;
-mod counters;
-mod deferred;
-mod dialect;
-mod dispatch;
-mod early;
-mod elsewhere;
-mod engine;
-mod forward;
-mod handover;
-mod held;
-mod in_order;
-mod key_command;
 mod links;
-mod listing;
-mod lists;
-mod loads;
-mod message;
-pub mod metrics;
-mod migration;
+mod mesh;
 mod observe;
-mod outbox;
+mod ownership;
 mod placement;
-mod plain;
-mod replicas;
-mod route;
-mod serving_lease;
 mod session;
+mod shard;
 mod stats;
-mod time;
-mod whole;
 mod worker;
 
-pub use admin::{AdminConfig, CLUSTER_KEY, ProcessRequest};
-pub use connections::Progress;
-pub use counters::Counters;
-pub use deferred::Deferred;
-pub use engine::first_version;
+pub use admin::{AdminConfig, ProcessRequest};
+pub use commands::get::CLUSTER_KEY;
 pub use evenkeel_protocol::auth::{
     AuthMode, CREDENTIAL_LEN_MAX, CREDENTIALS_MAX, Credentials, CredentialsError, Dialect,
     Protocols, Sasl,
 };
-pub use forward::{Answers, Commands};
-pub use handover::{FLUSH_REACH, FlushGiven, Follow, Handover, Hosted, ORDER_TIME};
-pub use in_order::Ticket;
 pub use links::{ACK_TIMEOUT, LINK_OUT_MAX, LinkId, LinkRequest};
-pub use message::{ClassesView, CountersView, LinesView, Message, ReturnAddress, Task};
-pub use migration::{MigrationStep, TARGET_TIMEOUT};
+pub use mesh::deferred::Deferred;
+pub use mesh::forwarded::{Answers, Commands};
+pub use mesh::handed_over::{FlushGiven, Follow, Handover, Hosted};
+pub use mesh::message::{ClassesView, CountersView, LinesView, Message, Task};
+pub use mesh::outbox::OUTBOX_MAX;
 pub use observe::CloseReason;
-pub use outbox::OUTBOX_MAX;
+pub use ownership::handovers::{FLUSH_REACH, ORDER_TIME};
+pub use ownership::migration::{MigrationStep, TARGET_TIMEOUT};
+pub use ownership::serving_lease::{LeaseKeeper, ServingLease, Step, Voter};
 pub use placement::{LocalPlacement, STANDALONE_CACHELETS_PER_WORKER};
-pub use serving_lease::{LeaseKeeper, ServingLease, Step, Voter};
+pub use session::address::{ReturnAddress, Ticket};
+pub use session::connections::Progress;
 pub use session::{AWAITED_MAX, ConnectionId, LARGE_ANSWER, OUT_PAUSE, Peer, Port, Session};
-pub use stats::{ClassStats, Pages, ProcessFacts};
-pub use worker::{WorkerConfig, WorkerCore};
+pub use shard::classes::{ClassStats, Pages};
+pub use shard::counters::Counters;
+pub use shard::engine::first_version;
+pub use stats::{ProcessFacts, metrics};
+pub use worker::core::{WorkerConfig, WorkerCore};

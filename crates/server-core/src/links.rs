@@ -6,9 +6,9 @@
 //! unanswered for [`ACK_TIMEOUT`] is dropped, and the hot keys are told that nothing sent over it
 //! can be relied upon.
 
-use super::engine::Engine;
-use super::placement::LocalPlacement;
-use super::time::{NEVER, TimeBase};
+use crate::placement::LocalPlacement;
+use crate::shard::engine::Engine;
+use crate::shard::time::{NEVER, TimeBase};
 use evenkeel_hotkeys::server::{Message, Output, PropagationTag};
 use evenkeel_protocol::compose::request;
 use evenkeel_protocol::{MetaStatus, Reply, ReplyOutcome, SentKey, parse_reply};
@@ -33,9 +33,9 @@ pub struct LinkId {
     /// The worker at the other end.
     pub worker: WorkerRef,
     /// What it carries.
-    pub(super) purpose: LinkPurpose,
+    pub(crate) purpose: LinkPurpose,
     /// Which of those to this end, for this purpose.
-    pub(super) number: u64,
+    pub(crate) number: u64,
 }
 
 impl LinkId {
@@ -50,7 +50,7 @@ impl LinkId {
 
 /// What a link carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum LinkPurpose {
+pub(crate) enum LinkPurpose {
     /// Replicas of hot keys.
     Replicas,
     /// A cachelet that migrates.
@@ -75,7 +75,7 @@ pub enum LinkRequest {
 
 /// What the next answer on a link is to.
 #[derive(Clone, Copy, Debug)]
-enum Asked {
+pub(crate) enum Asked {
     Hello,
     Change(PropagationTag),
 }

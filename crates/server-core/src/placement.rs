@@ -8,9 +8,13 @@
 //! So it spreads them by the hash of its tables, which each command computes anyway.
 //!
 //! The map also says which of its workers a server is to keep a cachelet at: its *home worker*. The server
-//! may have another worker carry it for a while, the *host worker*; see [`handover`](super::handover).
+//! may have another worker carry it for a while, the *host worker*; see [`handover`](crate::ownership::handovers).
 
+use crate::shard::engine::At;
+use crate::shard::time::TimeBase;
+use evenkeel_hotkeys::server::Reader;
 use evenkeel_storage::TableHash;
+use evenkeel_types::Now;
 #[cfg(doc)]
 use evenkeel_types::map::MapDocument;
 use evenkeel_types::map::{ClusterMap, VIRTUAL_NODES};
@@ -390,6 +394,31 @@ impl Seat {
             holder: node.host.holder(),
             since: node.since,
             stay: node.stay,
+        }
+    }
+}
+
+/// A key's hashes, and where they lead.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Located {
+    pub table: TableHash,
+    pub placement: Option<KeyHash>,
+    pub place: LocalPlace,
+}
+
+impl Located {
+    /// The same for a command that is carried out here.
+    #[inline]
+    pub fn at(&self, now: Now, reader: Reader) -> At {
+        At {
+            now,
+            seconds: TimeBase::seconds(now),
+            cachelet: self.place.cachelet,
+            table: self.table,
+            placement: self.placement,
+            reader,
+            owned: self.place.is_owned(),
+            since: self.place.since,
         }
     }
 }

@@ -11,10 +11,12 @@
 
 mod arrivals;
 mod endings;
+mod link_table;
 mod links;
 mod naps;
 mod process;
 mod shortage;
+mod weight;
 
 use crate::budget::{Held, Share, TIGHT_READ};
 use crate::connection::Connection;
@@ -31,16 +33,16 @@ use evenkeel_runtime::{
 };
 use evenkeel_server_core::{ConnectionId, Deferred, Message, ReturnAddress, WorkerCore};
 use evenkeel_types::{Instant, Now};
-use links::Links;
+use link_table::Links;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
 use naps::Naps;
-use shortage::is_scarce;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use weight::{is_scarce, weigh};
 
 /// What a connection's input is read into; shared by all connections of a worker.
 const SCRATCH_BYTES: usize = 64 * 1024;
@@ -509,7 +511,7 @@ impl Worker {
         self.parts.mark.step(Step::Output);
         let (mesh, budget) = (&mut self.parts.mesh, self.parts.share.budget());
         self.parts.core.flush_outbox(|to, message| {
-            let (pool, weight) = shortage::weigh(budget, &message);
+            let (pool, weight) = weigh(budget, &message);
             if weight > 0 {
                 pool.take(weight);
             }

@@ -1,7 +1,6 @@
 //! What `stats` says about the process.
 
-use crate::args::{Args, Extended};
-use crate::start::PREFIX_DELIMITER;
+use crate::args::{Args, Extended, PREFIX_DELIMITER};
 use evenkeel_runtime::{ConnectionCount, ListenerProtocol};
 use evenkeel_server_core::ProcessFacts;
 use evenkeel_storage::SegmentPool;

@@ -1,6 +1,6 @@
 //! Starting and stopping a server.
 
-use crate::args::{Args, Extended};
+use crate::args::{Args, Extended, PREFIX_DELIMITER};
 use crate::balancer::SharedBalancer;
 use crate::budget::{Budget, Share};
 use crate::control::{Control, Gauges, WorkerHandle};
@@ -47,9 +47,6 @@ const MESH_CAPACITY: usize = 4096;
 
 /// How often `stats` learns anew about the process.
 const FACTS_INTERVAL: Duration = Duration::from_millis(250);
-
-/// Ends the prefix of a key for `stats detail`, unless `-D` says what does.
-pub const PREFIX_DELIMITER: u8 = b':';
 
 /// A running server.
 pub struct Server {

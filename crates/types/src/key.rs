@@ -29,16 +29,24 @@ pub fn printable(key: &[u8]) -> String {
 /// Writes a key so that it is one word of printable characters, still easy to read: only what is not
 /// printable, and the sign itself, becomes `%XX`.
 pub fn escape(key: &[u8], out: &mut Vec<u8>) {
+    percent_encode(key, out, |byte| byte.is_ascii_graphic() && byte != b'%');
+}
+
+/// Writes a key as memcached does in dumps and logs: what may not stand in a URI becomes `%XX`.
+pub fn uri_encode(key: &[u8], out: &mut Vec<u8>) {
+    percent_encode(key, out, |byte| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+    });
+}
+
+fn percent_encode(key: &[u8], out: &mut Vec<u8>, stays: impl Fn(u8) -> bool) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in key {
-        if byte.is_ascii_graphic() && byte != b'%' {
+        if stays(byte) {
             out.push(byte);
         } else {
-            const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-            out.extend([
-                b'%',
-                DIGITS[usize::from(byte >> 4)],
-                DIGITS[usize::from(byte & 15)],
-            ]);
+            let digit = |half: u8| DIGITS[usize::from(half)];
+            out.extend([b'%', digit(byte >> 4), digit(byte & 15)]);
         }
     }
 }
@@ -57,5 +65,12 @@ mod tests {
     #[test]
     fn keys_become_one_printable_word() {
         assert_eq!(printable(b"a%b \x00\xff"), "a%25b%20%00%FF");
+    }
+
+    #[test]
+    fn keys_become_words_of_uris() {
+        let mut out = Vec::new();
+        uri_encode(b"a:b-c._~/ %", &mut out);
+        assert_eq!(out, b"a%3Ab-c._~%2F%20%25");
     }
 }

@@ -27,7 +27,7 @@ pub mod serving;
 mod time;
 
 pub use ids::{BootId, CacheletId, Epoch, ServerId, Version, VirtualNode, WorkerRef};
-pub use key::{KeyHash, escape, printable};
+pub use key::{KeyHash, escape, printable, uri_encode};
 pub use time::{Instant, Now, UnixSeconds};
 
 /// What this program says it is where memcached's version is expected: tools parse the number to

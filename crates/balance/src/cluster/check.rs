@@ -76,8 +76,8 @@ pub fn check(
         return Err(Refusal::TooManyMoves(plan.moves.len()));
     }
     let all_bytes: u64 = memory_before.values().sum();
-    let ratio_max = (config.bytes_ratio_max * all_bytes as f64) as u64;
-    let bytes_max = ratio_max.max(plan.moves.first().map_or(0, |first| first.bytes));
+    let first = plan.moves.first().map_or(0, |first| first.bytes);
+    let bytes_max = config.bytes_max(all_bytes).max(first);
     if paper.bytes > bytes_max || paper.bytes != plan.bytes {
         return Err(Refusal::Bytes(paper.bytes));
     }

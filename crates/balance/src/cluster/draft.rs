@@ -96,7 +96,7 @@ impl<'a> Draft<'a> {
         let loads: Vec<f64> = draft.workers.iter().map(|worker| worker.load).collect();
         draft.load_mean = mean(&loads);
         let bytes: u64 = draft.servers.iter().map(|s| s.memory_bytes).sum();
-        draft.bytes_max = (config.bytes_ratio_max * bytes as f64) as u64;
+        draft.bytes_max = config.bytes_max(bytes);
         draft
     }
 

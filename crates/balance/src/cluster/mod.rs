@@ -71,8 +71,17 @@ pub struct ClusterConfig {
     pub moves_max: usize,
     /// Bytes that one plan may copy, in parts of all the data. Its first move may have more.
     pub bytes_ratio_max: f64,
+    /// Bytes that one plan may copy however small a part of the data they may be.
+    pub bytes_free: u64,
     /// A plan has to lower the deviation by so much, in parts of the mean load.
     pub gain_ratio_min: f64,
+}
+
+impl ClusterConfig {
+    /// Bytes that one plan may copy of so many, but for its first move.
+    fn bytes_max(&self, all: u64) -> u64 {
+        ((self.bytes_ratio_max * all as f64) as u64).max(self.bytes_free)
+    }
 }
 
 impl Default for ClusterConfig {
@@ -87,6 +96,7 @@ impl Default for ClusterConfig {
             memory_ratio_max: 0.95,
             moves_max: 256,
             bytes_ratio_max: 0.01,
+            bytes_free: 0,
             gain_ratio_min: 0.05,
         }
     }

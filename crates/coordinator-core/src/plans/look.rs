@@ -158,8 +158,10 @@ impl Plans {
     }
 
     fn cluster_config(&self) -> ClusterConfig {
+        let settings = &self.saved.settings;
         ClusterConfig {
-            bytes_ratio_max: self.saved.settings.bytes_ratio_max,
+            bytes_ratio_max: settings.bytes_ratio_max,
+            bytes_free: settings.bytes_free(),
             ..ClusterConfig::default()
         }
     }

@@ -61,7 +61,8 @@ pub struct PlanSettings {
     pub intervals: u32,
     /// Milliseconds between the end of a plan and the next. At most a day.
     pub pause_ms: u64,
-    /// Bytes that one plan may copy, in parts of all the data: 0 to 1.
+    /// Bytes that one plan may copy, in parts of all the data: 0 to 1. It may copy as much as [`bytes_free`](Self::bytes_free)
+    /// says, whatever part that is.
     pub bytes_ratio_max: f64,
     /// Migrations at one time, 1 to [`MIGRATIONS_MAX`].
     pub migrations_max: usize,
@@ -86,6 +87,17 @@ impl Default for PlanSettings {
 }
 
 impl PlanSettings {
+    /// Bytes that a plan may copy whatever part of the data they are: what one migration copies in
+    /// [`limits::PLAN_COPIES_FOR`]. Where there is little data, a hundredth of it is a single cachelet, and one cachelet
+    /// for each pause would leave a small cluster uneven for minutes.
+    pub fn bytes_free(&self) -> u64 {
+        let rate = match self.bytes_per_second {
+            0 => limits::MIGRATION_BYTES_PER_SECOND,
+            rate => rate,
+        };
+        rate.saturating_mul(limits::PLAN_COPIES_FOR.as_secs())
+    }
+
     /// Checks all ranges.
     ///
     /// # Errors

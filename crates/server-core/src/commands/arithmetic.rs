@@ -3,9 +3,9 @@
 //! [`carry_out`] is what arithmetic does, whatever protocol it came in; the functions around it read
 //! the command and word the answer.
 
-use super::touch::set_expiry;
-use crate::engine::{At, Engine, PutError, shown_version, ttl};
-use crate::time::Seconds;
+use crate::commands::touch::set_expiry;
+use crate::shard::engine::{At, Engine, PutError, shown_version, ttl};
+use crate::shard::time::Seconds;
 use evenkeel_hotkeys::server::WriteKind;
 use evenkeel_protocol::compose::{answer, number};
 use evenkeel_protocol::{Direction, Meta, MetaStatus, stored_number, text};

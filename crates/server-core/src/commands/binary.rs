@@ -1,9 +1,9 @@
 //! Commands on one key in the binary protocol: what is asked is translated for the functions that the
 //! text commands share, and what became of it is worded in binary.
 
-use super::{arithmetic, delete, store, touch};
-use crate::engine::{At, Engine, saw_read, shown_version};
-use crate::time::NEVER;
+use crate::commands::{arithmetic, delete, store, touch};
+use crate::shard::engine::{At, Engine, saw_read, shown_version};
+use crate::shard::time::NEVER;
 use evenkeel_hotkeys::server::WriteKind;
 use evenkeel_protocol::StoreMode;
 use evenkeel_protocol::binary::{Command, Request, Status, answer};

@@ -1,8 +1,8 @@
 //! `delete` and `md`.
 
-use super::touch::set_expiry;
-use crate::engine::{At, Engine};
-use crate::time::NEVER;
+use crate::commands::touch::set_expiry;
+use crate::shard::engine::{At, Engine};
+use crate::shard::time::NEVER;
 use evenkeel_hotkeys::server::{Reader, WriteKind};
 use evenkeel_protocol::compose::answer;
 use evenkeel_protocol::{Meta, MetaStatus, text};

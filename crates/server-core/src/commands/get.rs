@@ -1,12 +1,15 @@
 //! `get`, `gets`, `gat` and `gats`.
 
-use crate::admin::CLUSTER_KEY;
-use crate::engine::{At, Engine, saw_read, shown_version};
-use crate::time::Seconds;
+use crate::shard::engine::{At, Engine, saw_read, shown_version};
+use crate::shard::time::Seconds;
 use evenkeel_hotkeys::server::WriteKind;
 use evenkeel_protocol::compose::answer;
 use evenkeel_storage::{Hint, TableHash};
 use evenkeel_types::CacheletId;
+
+/// The key under which old clients of ElastiCache look for the list of servers. It is found where
+/// nobody has stored anything under it.
+pub const CLUSTER_KEY: &[u8] = b"AmazonElastiCache:cluster";
 
 /// Answers one key of a classic get: a `VALUE` block, or nothing on a miss.
 #[inline]
@@ -71,7 +74,7 @@ pub fn get_and_touch_key(
         return;
     }
     engine.counters.touch_hits += 1;
-    if super::touch::set_expiry(engine, at, key, expiry) {
+    if crate::commands::touch::set_expiry(engine, at, key, expiry) {
         engine.saw_write(at, key, WriteKind::Update);
     }
 }

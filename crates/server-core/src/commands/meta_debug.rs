@@ -1,6 +1,6 @@
 //! `me`: what is known of an item, for a person.
 
-use crate::engine::{At, Engine, shown_version, ttl};
+use crate::shard::engine::{At, Engine, shown_version, ttl};
 use evenkeel_protocol::SentKey;
 use evenkeel_protocol::text;
 use std::io::Write;

@@ -1,8 +1,8 @@
 //! `mg`.
 
-use super::touch::set_expiry;
-use crate::engine::{At, Engine, saw_read, shown_version, ttl};
-use crate::time::{NEVER, Seconds, TimeBase};
+use crate::commands::touch::set_expiry;
+use crate::shard::engine::{At, Engine, saw_read, shown_version, ttl};
+use crate::shard::time::{NEVER, Seconds, TimeBase};
 use evenkeel_hotkeys::server::{ReadAdvice, Reader, WriteKind};
 use evenkeel_protocol::compose::answer::{self, ItemFacts};
 use evenkeel_protocol::{Meta, MetaStatus, text};

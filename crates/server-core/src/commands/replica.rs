@@ -1,8 +1,8 @@
 //! `mg`, `ms` and `md` with flag `G`: what a shadow does with replicas of other homes' keys.
 
-use crate::engine::{At, Engine};
-use crate::replicas::{NewReplica, ReplicaStored, replica_expiry};
-use crate::time::{NEVER, Seconds};
+use crate::shard::engine::{At, Engine};
+use crate::shard::replicas::{NewReplica, ReplicaStored, replica_expiry};
+use crate::shard::time::{NEVER, Seconds};
 use evenkeel_protocol::compose::answer::{self, ItemFacts};
 use evenkeel_protocol::{Meta, MetaStatus, text};
 use evenkeel_types::{Epoch, Version};

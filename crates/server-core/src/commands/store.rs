@@ -3,8 +3,8 @@
 //! [`carry_out`] is what a storage command does, whatever protocol it came in; the functions around
 //! it read the command and word the answer.
 
-use crate::engine::{At, Engine, PutError, shown_version};
-use crate::time::{NEVER, Seconds};
+use crate::shard::engine::{At, Engine, PutError, shown_version};
+use crate::shard::time::{NEVER, Seconds};
 use evenkeel_hotkeys::server::WriteKind;
 use evenkeel_protocol::compose::answer;
 use evenkeel_protocol::{Meta, MetaStatus, Store, StoreMode, StoreVerb, text};

@@ -1,7 +1,7 @@
 //! `touch`, and giving an item a new expiry in general.
 
-use crate::engine::{At, Engine};
-use crate::time::{NEVER, Seconds};
+use crate::shard::engine::{At, Engine};
+use crate::shard::time::{NEVER, Seconds};
 use evenkeel_hotkeys::server::WriteKind;
 use evenkeel_protocol::text;
 use evenkeel_types::Version;

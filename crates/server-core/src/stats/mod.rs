@@ -1,15 +1,15 @@
 //! The answers to `stats`, under memcached's names.
 //!
 //! Tools read these by name and some by position, so the general list keeps memcached's names and
-//! order. Names that mean nothing here show 0; items and slabs are shown by size, see `classes`.
+//! order. Names that mean nothing here show 0; items and slabs are shown by size, see `shard/classes.rs`.
 
-mod classes;
-mod command;
+pub mod metrics;
+#[cfg(test)]
+mod page;
 
-pub use classes::{ClassStats, Pages, class_of};
-
-use super::counters::Counters;
-use super::message::{ClassesView, CountersView};
+use crate::mesh::message::{ClassesView, CountersView};
+use crate::shard::classes::{self, ClassStats, numbers};
+use crate::shard::counters::Counters;
 use evenkeel_protocol::compose::answer::{stat, stat_number};
 use evenkeel_protocol::text;
 use evenkeel_types::Now;
@@ -63,6 +63,42 @@ pub struct ProcessFacts {
     pub names_failed: u64,
 }
 
+/// What the process counts beside its workers, of what memcached does not have: the name in `stats evenkeel`, what it is,
+/// the kind of its metric, and how it is read.
+#[allow(clippy::type_complexity, reason = "a table with four columns")]
+pub(crate) const COUNTED_BY_PROCESS: [(&str, &str, &str, fn(&ProcessFacts) -> u64); 5] = [
+    (
+        "memory_used_bytes",
+        "Bytes lent to workers.",
+        "gauge",
+        |facts| facts.used_bytes,
+    ),
+    (
+        "turns_slow",
+        "Turns of workers that took 50 ms or longer.",
+        "counter",
+        |facts| facts.turns_slow,
+    ),
+    (
+        "turns_starved",
+        "Turns of workers that took so long because the machine did not run them.",
+        "counter",
+        |facts| facts.turns_starved,
+    ),
+    (
+        "names_asked",
+        "Questions to the name service.",
+        "counter",
+        |facts| facts.names_asked,
+    ),
+    (
+        "names_failed",
+        "Questions to the name service that brought no address.",
+        "counter",
+        |facts| facts.names_failed,
+    ),
+];
+
 /// Composes the answer to a `stats` command from the workers' summed counts.
 pub fn compose(view: CountersView, sum: &Counters, facts: &ProcessFacts, now: Now) -> Vec<u8> {
     let mut out = Vec::with_capacity(4096);
@@ -74,28 +110,12 @@ pub fn compose(view: CountersView, sum: &Counters, facts: &ProcessFacts, now: No
     out
 }
 
-/// Adds one worker's share of `stats items` or `stats slabs` to those that came before.
-pub fn merge_classes(parts: &mut Vec<u8>, share: &[u8]) {
-    let split = |bytes: &[u8]| {
-        let at = ClassStats::ENCODED_BYTES.min(bytes.len());
-        (bytes[..at].to_vec(), bytes[at..].to_vec())
-    };
-    let (mut classes, mut counters) = split(parts);
-    let (more_classes, more_counters) = split(share);
-    ClassStats::merge(&mut classes, &more_classes);
-    Counters::merge(&mut counters, &more_counters);
-    *parts = [classes, counters].concat();
-}
-
-/// Composes `stats items` or `stats slabs` from the workers' merged shares.
-pub fn compose_classes(view: ClassesView, parts: &[u8]) -> Vec<u8> {
-    let at = ClassStats::ENCODED_BYTES.min(parts.len());
-    let classes = ClassStats::decode(&parts[..at]);
-    let sum = Counters::decode(&parts[at..]);
+/// Composes `stats items` or `stats slabs` of all workers together.
+pub fn compose_classes(view: ClassesView, (classes, sum): &(ClassStats, Counters)) -> Vec<u8> {
     let mut out = Vec::with_capacity(4096);
     match view {
-        ClassesView::Items => classes::items(&mut out, &classes),
-        ClassesView::Slabs => classes::slabs(&mut out, &classes, sum.segment_bytes),
+        ClassesView::Items => classes::items(&mut out, classes),
+        ClassesView::Slabs => classes::slabs(&mut out, classes, sum.segment_bytes),
     }
     out.extend_from_slice(text::END);
     out
@@ -121,18 +141,13 @@ pub fn settings(
     out
 }
 
-fn numbers(out: &mut Vec<u8>, list: &[(&str, u64)]) {
-    for (name, value) in list {
-        stat_number(out, name.as_bytes(), *value);
-    }
-}
-
 fn cpu_time(out: &mut Vec<u8>, name: &str, us: u64) {
     let text = format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
     stat(out, name.as_bytes(), text.as_bytes());
 }
 
 fn general(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts, now: Now) {
+    let count = |name: &'static str| (name, sum.named(name));
     numbers(
         out,
         &[
@@ -154,54 +169,54 @@ fn general(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts, now: Now) {
             ("total_connections", facts.connections_total),
             ("rejected_connections", facts.connections_refused),
             ("connection_structures", facts.connections_open),
-            ("response_obj_oom", sum.response_obj_oom),
-            ("response_obj_count", sum.response_count),
-            ("response_obj_bytes", sum.response_bytes),
-            ("read_buf_count", sum.read_buf_count),
-            ("read_buf_bytes", sum.read_buf_bytes),
+            count("response_obj_oom"),
+            count("response_obj_count"),
+            count("response_obj_bytes"),
+            count("read_buf_count"),
+            count("read_buf_bytes"),
             ("read_buf_bytes_free", 0),
-            ("read_buf_oom", sum.read_buf_oom),
+            count("read_buf_oom"),
             ("reserved_fds", 0),
-            ("cmd_get", sum.cmd_get),
-            ("cmd_set", sum.cmd_set),
-            ("cmd_flush", sum.cmd_flush),
-            ("cmd_touch", sum.cmd_touch),
-            ("cmd_meta", sum.cmd_meta),
-            ("get_hits", sum.get_hits),
-            ("get_misses", sum.get_misses),
-            ("get_expired", sum.get_expired),
+            count("cmd_get"),
+            count("cmd_set"),
+            count("cmd_flush"),
+            count("cmd_touch"),
+            count("cmd_meta"),
+            count("get_hits"),
+            count("get_misses"),
+            count("get_expired"),
             ("get_flushed", 0),
-            ("delete_misses", sum.delete_misses),
-            ("delete_hits", sum.delete_hits),
-            ("incr_misses", sum.incr_misses),
-            ("incr_hits", sum.incr_hits),
-            ("decr_misses", sum.decr_misses),
-            ("decr_hits", sum.decr_hits),
-            ("cas_misses", sum.cas_misses),
-            ("cas_hits", sum.cas_hits),
-            ("cas_badval", sum.cas_badval),
-            ("touch_hits", sum.touch_hits),
-            ("touch_misses", sum.touch_misses),
-            ("store_too_large", sum.store_too_large),
-            ("store_no_memory", sum.store_no_memory),
-            ("auth_cmds", sum.auth_cmds),
-            ("auth_errors", sum.auth_errors),
+            count("delete_misses"),
+            count("delete_hits"),
+            count("incr_misses"),
+            count("incr_hits"),
+            count("decr_misses"),
+            count("decr_hits"),
+            count("cas_misses"),
+            count("cas_hits"),
+            count("cas_badval"),
+            count("touch_hits"),
+            count("touch_misses"),
+            count("store_too_large"),
+            count("store_no_memory"),
+            count("auth_cmds"),
+            count("auth_errors"),
         ],
     );
     if facts.idle_timeout {
-        numbers(out, &[("idle_kicks", sum.idle_kicks)]);
+        numbers(out, &[count("idle_kicks")]);
     }
     numbers(
         out,
         &[
-            ("bytes_read", sum.bytes_read),
-            ("bytes_written", sum.bytes_written),
+            count("bytes_read"),
+            count("bytes_written"),
             ("limit_maxbytes", facts.limit_bytes),
             ("accepting_conns", u64::from(!facts.accepting_paused)),
             ("listen_disabled_num", facts.accepting_pauses),
             ("time_in_listen_disabled_us", facts.accepting_paused_us),
             ("threads", facts.threads),
-            ("conn_yields", sum.conn_yields),
+            count("conn_yields"),
             ("hash_power_level", hash_power(sum.index_bytes)),
             ("hash_bytes", sum.index_bytes),
             ("hash_is_expanding", 0),
@@ -223,11 +238,11 @@ fn general(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts, now: Now) {
             ("lru_crawler_starts", 0),
             ("lru_maintainer_juggles", 0),
             ("malloc_fails", sum.store_no_memory),
-            ("log_worker_dropped", sum.log_worker_dropped),
-            ("log_worker_written", sum.log_worker_written),
-            ("log_watcher_skipped", sum.log_watcher_skipped),
-            ("log_watcher_sent", sum.log_watcher_sent),
-            ("log_watchers", sum.log_watchers),
+            count("log_worker_dropped"),
+            count("log_worker_written"),
+            count("log_watcher_skipped"),
+            count("log_watcher_sent"),
+            count("log_watchers"),
         ],
     );
     if let Some(read_at_s) = facts.tls_read_at_s {
@@ -235,8 +250,8 @@ fn general(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts, now: Now) {
         numbers(
             out,
             &[
-                ("ssl_handshake_errors", sum.ssl_handshake_errors),
-                ("ssl_proto_errors", sum.ssl_proto_errors),
+                count("ssl_handshake_errors"),
+                count("ssl_proto_errors"),
                 ("time_since_server_cert_refresh", since_s),
             ],
         );
@@ -246,15 +261,15 @@ fn general(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts, now: Now) {
         &[
             ("unexpected_napi_ids", 0),
             ("round_robin_fallback", 0),
-            ("bytes", sum.bytes),
-            ("curr_items", sum.curr_items),
-            ("total_items", sum.total_items),
+            count("bytes"),
+            count("curr_items"),
+            count("total_items"),
             ("slab_global_page_pool", 0),
-            ("expired_unfetched", sum.expired_unfetched),
-            ("evicted_unfetched", sum.evicted_unfetched),
-            ("evicted_active", sum.evicted_active),
-            ("evictions", sum.evictions),
-            ("reclaimed", sum.reclaimed),
+            count("expired_unfetched"),
+            count("evicted_unfetched"),
+            count("evicted_active"),
+            count("evictions"),
+            count("reclaimed"),
             ("crawler_reclaimed", 0),
             ("crawler_items_checked", 0),
             ("lrutail_reflocked", 0),
@@ -273,103 +288,23 @@ fn hash_power(index_bytes: u64) -> u64 {
 }
 
 fn evenkeel(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts) {
+    for (name, _, _, value) in COUNTED_BY_PROCESS {
+        numbers(out, &[(name, value(facts))]);
+    }
+    for shown in Counters::SHOWN.iter().filter(|it| !it.is_memcacheds) {
+        numbers(out, &[(shown.name, (shown.value)(sum))]);
+    }
+    let behind = &sum.copies_behind;
     numbers(
         out,
         &[
-            ("memory_used_bytes", facts.used_bytes),
-            ("turns_slow", facts.turns_slow),
-            ("turns_starved", facts.turns_starved),
-            ("names_asked", facts.names_asked),
-            ("names_failed", facts.names_failed),
-            ("segments", sum.segments),
-            ("segment_bytes", sum.segment_bytes),
-            ("index_bytes", sum.index_bytes),
-            ("forwarded_in", sum.forwarded_in),
-            ("forwarded_out", sum.forwarded_out),
-            ("passed_on", sum.passed_on),
-            ("cachelets_given", sum.cachelets_given),
-            ("cachelets_taken", sum.cachelets_taken),
-            ("cachelets_kept", sum.cachelets_kept),
-            ("cachelets_refused", sum.cachelets_refused),
-            ("cachelet_waits", sum.cachelet_waits),
-            ("cachelet_waits_short", sum.cachelet_waits_short),
-            ("cachelet_waits_us", sum.cachelet_waits_us),
-            ("commands_waited", sum.commands_waited),
-            ("migrations_ordered", sum.migrations_ordered),
-            ("migrations_passed", sum.migrations_passed),
-            ("migrations_aborted", sum.migrations_aborted),
-            ("migrations_outrun", sum.migrations_outrun),
-            ("migrations_staged", sum.migrations_staged),
-            ("migrations_came", sum.migrations_came),
-            ("migrations_dropped", sum.migrations_dropped),
-            ("migration_items_sent", sum.migration_items_sent),
-            ("migration_bytes_sent", sum.migration_bytes_sent),
-            ("migration_items_taken", sum.migration_items_taken),
-            ("migration_bytes_taken", sum.migration_bytes_taken),
-            ("migration_items_unstored", sum.migration_items_unstored),
-            ("migration_items_unsendable", sum.migration_items_unsendable),
-            ("migration_pauses", sum.migration_pauses),
-            ("migration_pass_us", sum.migration_pass_us),
-            ("moved", sum.moved),
-            ("leases_granted", sum.leases_granted),
-            ("leases_shortened", sum.leases_shortened),
-            ("propagations", sum.propagations),
-            ("links_lost", sum.links_lost),
-            ("answers_held", sum.answers_held),
-            ("holds_confirmed", sum.holds_confirmed),
-            ("holds_by_lease", sum.holds_by_lease),
-            ("holds_us", sum.holds_us),
-            ("holds_under_1ms", sum.holds_under_1ms),
-            ("holds_under_10ms", sum.holds_under_10ms),
-            ("holds_under_100ms", sum.holds_under_100ms),
-            ("holds_longer", sum.holds_longer),
-            ("hot_keys_tracked", sum.hot_keys_tracked),
-            ("hot_keys_replicated", sum.hot_keys_replicated),
-            ("hot_keys_observed", sum.hot_keys_observed),
-            ("hot_keys_promoted", sum.hot_keys_promoted),
-            ("hot_keys_widened", sum.hot_keys_widened),
-            ("hot_keys_retired", sum.hot_keys_retired),
-            ("hot_keys_would_promote", sum.hot_keys_would_promote),
-            ("hot_reads_sampled", sum.hot_reads_sampled),
-            ("hot_keys_untracked_full", sum.hot_keys_untracked_full),
-            ("hot_keys_unpromoted_full", sum.hot_keys_unpromoted_full),
-            ("hot_keys_unpromoted_alone", sum.hot_keys_unpromoted_alone),
-            ("hot_log_overwritten", sum.hot_log_overwritten),
-            ("copies_unconfirmed", sum.copies_unconfirmed),
-            ("copies_behind", sum.copies_behind.count()),
-            ("copies_behind_us_sum", sum.copies_behind.sum_us()),
-            ("copies_behind_us_max", sum.copies_behind.max_us()),
-            ("replica_items", sum.replica_items),
-            ("replica_bytes", sum.replica_bytes),
-            ("replica_hits", sum.replica_hits),
-            ("replica_misses", sum.replica_misses),
-            ("replica_stores", sum.replica_stores),
-            ("replica_deletes", sum.replica_deletes),
-            ("replica_refused_old", sum.replica_refused_old),
-            ("replica_orders_early", sum.replica_orders_early),
-            ("strangers_refused", sum.strangers_refused),
-            ("stalled_closed", sum.stalled_closed),
-            ("read_buf_waits", sum.read_buf_waits),
-            ("response_obj_waits", sum.response_obj_waits),
-            ("receives_starved", sum.receives_starved),
-            ("maps_refused", sum.maps_refused),
-            ("leases_lost", sum.leases_lost),
-            ("leases_unusable", sum.leases_unusable),
-            ("leases_by_votes", sum.leases_by_votes),
-            ("requests_without_lease", sum.requests_without_lease),
-            ("keys_of_others", sum.keys_of_others),
-            ("answers_too_late", sum.answers_too_late),
-            ("votes_given", sum.votes_given),
-            ("votes_refused", sum.votes_refused),
-            ("protocol_errors", sum.protocol_errors),
-            ("prefixes_overflowed", sum.prefixes_overflowed),
+            ("copies_behind", behind.count()),
+            ("copies_behind_us_sum", behind.sum_us()),
+            ("copies_behind_us_max", behind.max_us()),
         ],
     );
-    for (bound, count) in sum.copies_behind.within() {
-        stat_number(
-            out,
-            format!("copies_behind_within_us:{bound}").as_bytes(),
-            count,
-        );
+    for (bound, count) in behind.within() {
+        let name = format!("copies_behind_within_us:{bound}");
+        stat_number(out, name.as_bytes(), count);
     }
 }

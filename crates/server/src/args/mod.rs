@@ -33,6 +33,9 @@ const ITEM_SIZE_RANGE: std::ops::RangeInclusive<usize> = 1024..=1024 * 1024 * 10
 /// closed: a slow or dead client must not hold memory for ever.
 pub const PROGRESS_TIMEOUT_S: u32 = 30;
 
+/// Ends the prefix of a key for `stats detail`, unless `-D` says what does.
+pub const PREFIX_DELIMITER: u8 = b':';
+
 /// A cache server that speaks the memcached protocol and takes memcached's flags.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(disable_version_flag = true)]

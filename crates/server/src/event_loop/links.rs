@@ -9,19 +9,8 @@ use evenkeel_runtime::watchdog::Step;
 use evenkeel_server_core::{LinkId, LinkRequest};
 use evenkeel_types::Now;
 use mio::{Interest, Token};
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
-
-/// The links of a worker.
-#[derive(Debug, Default)]
-pub struct Links {
-    sockets: BTreeMap<usize, LinkSocket>,
-    /// How many sockets there have been.
-    made: usize,
-    /// Those whose host is being looked up.
-    resolving: BTreeSet<LinkId>,
-}
 
 impl Worker {
     /// Opens, closes and moves links as the core asks.

@@ -1,9 +1,10 @@
 //! What a worker does about the memory of its connections' buffers: see [`budget`](crate::budget).
 
 use super::Worker;
-use crate::budget::{Budget, Held, LOOK, WAIT_LOOK, WAIT_MAX};
+use super::weight::{is_scarce, may_go, weigh};
+use crate::budget::{Held, LOOK, WAIT_LOOK, WAIT_MAX};
 use crate::connection::Connection;
-use evenkeel_runtime::budget::{Holding, Level, Pool, who_goes};
+use evenkeel_runtime::budget::{Holding, Level, who_goes};
 use evenkeel_server_core::{CloseReason, ConnectionId, Message};
 use evenkeel_types::Now;
 use std::time::Duration;
@@ -15,30 +16,6 @@ const SEND_AT: usize = 256 << 10;
 /// So many connections, and as many messages, that have waited for memory go on in a turn: their answers are large, and
 /// others are served in between.
 const RETRIES_PER_TURN: usize = 2;
-
-/// Whether somebody's large answer has to wait at this level; `reads_well` if he has read one to its end. Who has not
-/// could be one of those for whom everybody waits: they have the pool, the others what is beyond it.
-pub(super) fn is_scarce(level: Level, reads_well: bool) -> bool {
-    match level {
-        Level::Easy | Level::Tight => false,
-        Level::Full => !reads_well,
-        Level::Over => true,
-    }
-}
-
-fn may_go(level: Level, message: &Message) -> bool {
-    let reads_well = matches!(message, Message::Commands(commands) if commands.asker_reads_well());
-    !is_scarce(level, reads_well)
-}
-
-/// Which pool a message counts against, and how many bytes.
-pub(super) fn weigh<'b>(budget: &'b Budget, message: &Message) -> (&'b Pool, usize) {
-    let pool = match message {
-        Message::Answers(_) | Message::Share { .. } => &budget.answers,
-        _ => &budget.input,
-    };
-    (pool, message.weight())
-}
 
 impl Worker {
     /// How long a wait may be, so that those who wait for memory, or hold it for too long, are looked

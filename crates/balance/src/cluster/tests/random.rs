@@ -14,6 +14,7 @@ fn plans_of_all_planners_keep_every_rule() {
         let report = random_cluster(&mut random);
         let config = ClusterConfig {
             bytes_ratio_max: [0.01, 0.1, 1.0][round % 3],
+            bytes_free: [0, 3 << 20][round % 2],
             moves_max: 1 + random.below(40) as usize,
             ..ClusterConfig::default()
         };
@@ -44,7 +45,9 @@ fn check_rules(report: &ClusterReport, config: &ClusterConfig, plan: &ClusterPla
     assert!(plan.moves.len() <= config.moves_max);
     let all: u64 = report.servers.iter().map(ServerReport::memory_bytes).sum();
     let first = plan.moves[0].bytes as f64;
-    assert!(plan.bytes as f64 <= first.max(config.bytes_ratio_max * all as f64));
+    assert!(plan.bytes as f64 <= first
+            .max(config.bytes_ratio_max * all as f64)
+            .max(config.bytes_free as f64));
     for (before, after) in report.servers.iter().zip(&after.servers) {
         let most = (config.memory_ratio_max * before.memory_max_bytes as f64) as u64;
         assert!(after.memory_bytes() <= most.max(before.memory_bytes()));

@@ -263,7 +263,11 @@ fn in_automatic_mode_a_cluster_evens_itself_out_a_few_cachelets_at_a_time() {
 fn a_plan_copies_no_more_of_the_data_than_it_may() {
     let mut cluster = Cluster::new(8);
     cluster.heat(worker(0, 0), 12, 4.0);
-    cluster.set(|settings| settings.mode = PlanMode::Automatic);
+    cluster.set(|settings| {
+        settings.mode = PlanMode::Automatic;
+        // A hundredth of the data is more than is copied in a second.
+        settings.bytes_per_second = BYTES;
+    });
     let all = cluster.loads.len() as u64 * BYTES;
     cluster.until("planned", |core| !core.plans(1).plans.is_empty());
     cluster.rounds(100);
@@ -276,6 +280,21 @@ fn a_plan_copies_no_more_of_the_data_than_it_may() {
     let mut times: Vec<_> = plans.iter().map(|p| p.proposed_unix_s).collect();
     times.reverse();
     assert!(times.is_sorted());
+}
+
+#[test]
+fn what_is_copied_in_a_second_moves_at_once_however_large_a_part_it_is() {
+    // Three servers of two workers have so few cachelets that one is more than a hundredth of the data.
+    let mut cluster = Cluster::new(3);
+    cluster.heat(worker(0, 0), 12, 4.0);
+    cluster.heat(worker(0, 1), 12, 4.0);
+    cluster.set(|settings| settings.mode = PlanMode::Automatic);
+    cluster.until("planned", |core| core.plan(1).is_ok());
+    let plan = cluster.world.core.plan(1).unwrap();
+    assert!(plan.moves.len() > 2, "{plan:?}");
+    assert!(plan.bytes <= PlanSettings::default().bytes_free());
+    let overloaded = plan.predicted.load_max / plan.predicted.load_mean;
+    assert!(overloaded <= 1.15, "{plan:?}");
 }
 
 #[test]
@@ -472,7 +491,10 @@ fn what_is_proposed_grows_old() {
 #[test]
 fn a_server_that_lies_gets_no_more_than_a_plan_may_move() {
     let mut cluster = Cluster::new(8);
-    cluster.set(|settings| settings.mode = PlanMode::Automatic);
+    cluster.set(|settings| {
+        settings.mode = PlanMode::Automatic;
+        settings.bytes_per_second = BYTES;
+    });
     // One server claims a thousand times its load.
     cluster.heat(worker(5, 0), 16, 1_000.0);
     let before = cluster.world.owners();

@@ -1,0 +1,143 @@
+//! Commands on keys that another worker of this server holds.
+//!
+//! They travel there as the bytes they were sent in and their answers come back to the connection that
+//! waits for them. What one connection has for one worker travels together, as long as the message has
+//! not left: so a pipeline or a multi-get costs one message each way and worker, and the worker that
+//! holds the keys asks for their memory ahead as it does for its own clients.
+
+use crate::placement::Located;
+use crate::session::address::Ticket;
+use crate::session::{ConnectionId, Session};
+
+/// Most commands that travel together.
+const TOGETHER_MAX: usize = 64;
+
+/// Bytes of commands from which on the next ones travel by themselves.
+const TOGETHER_BYTES: usize = 16 << 10;
+
+/// What an answer is expected to take, in bytes.
+const ANSWER_BYTES: usize = 192;
+
+/// Bytes that one message carries from which on they are worth counting.
+const WEIGHT_MIN: usize = 1024;
+
+/// In which form a command travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As it stood in the protocol, complete; of a multi-get one key, whose answer lacks the closing
+    /// `END`.
+    Frame,
+    /// Nothing but a key to be got, likewise without an `END`.
+    Key,
+}
+
+/// One command on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Command {
+    /// The answer that is awaited; `None` when the client asked for no reply.
+    pub(crate) ticket: Option<Ticket>,
+    /// Length of its bytes.
+    pub(crate) len: u32,
+    pub(crate) form: Form,
+    /// Where the sender's map says that its key is.
+    pub(crate) located: Located,
+}
+
+/// Who asks for commands to be carried out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Whose {
+    /// The connection that waits; `None` when nobody does.
+    pub(crate) connection: Option<ConnectionId>,
+    /// The worker of that connection, if it is not the one that sent the message: its keys have moved, and
+    /// the former host has passed them on.
+    pub(crate) asker: Option<u16>,
+    /// See [`Session::reads_well`].
+    pub(crate) reads_well: bool,
+}
+
+impl Whose {
+    /// A connection of the worker that sends the message.
+    pub(crate) fn of(id: ConnectionId, session: &Session) -> Self {
+        Whose {
+            connection: Some(id),
+            asker: None,
+            reads_well: session.reads_well,
+        }
+    }
+}
+
+/// Commands for the worker that holds their keys, in the order in which they are to be carried out.
+#[derive(Debug)]
+pub struct Commands {
+    pub(crate) whose: Whose,
+    pub(crate) list: Vec<Command>,
+    /// Their bytes, one after the other.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Answers to [`Commands`].
+#[derive(Debug)]
+pub struct Answers {
+    /// The connection that waits.
+    pub(crate) connection: ConnectionId,
+    /// Each answer's ticket and length.
+    pub(crate) list: Vec<(Ticket, u32)>,
+    /// The answers, one after the other.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Commands {
+    /// Whether a command of these may join.
+    pub(crate) fn takes(&self, whose: Whose) -> bool {
+        self.whose == whose && self.list.len() < TOGETHER_MAX && self.bytes.len() < TOGETHER_BYTES
+    }
+
+    /// What is left after the first so many, whose bytes were read.
+    pub(crate) fn rest(&self, done: usize, unread: &[u8]) -> Commands {
+        Commands {
+            whose: self.whose,
+            list: self.list[done..].to_vec(),
+            bytes: unread.to_vec(),
+        }
+    }
+
+    /// The connection that waits, at the worker that asks; `None` when nobody does.
+    pub fn connection(&self) -> Option<ConnectionId> {
+        self.whose.connection
+    }
+
+    /// Whether its client had read large answers to their end when it asked.
+    pub fn asker_reads_well(&self) -> bool {
+        self.whose.reads_well
+    }
+
+    /// Bytes of memory that it holds; zero if they are few, of which the queues hold a bounded number.
+    pub fn weight(&self) -> usize {
+        weight(self.bytes.capacity() + self.list.capacity() * size_of::<Command>())
+    }
+}
+
+impl Answers {
+    /// None yet, with room for so many.
+    pub(crate) fn new(connection: ConnectionId, count: usize) -> Self {
+        Answers {
+            connection,
+            list: Vec::with_capacity(count),
+            bytes: Vec::with_capacity(count * ANSWER_BYTES),
+        }
+    }
+
+    /// The connection that waits, at the worker that gets the message.
+    pub fn connection(&self) -> ConnectionId {
+        self.connection
+    }
+
+    /// As [`Commands::weight`].
+    pub fn weight(&self) -> usize {
+        weight(self.bytes.capacity() + self.list.capacity() * size_of::<(Ticket, u32)>())
+    }
+}
+
+fn weight(bytes: usize) -> usize {
+    if bytes < WEIGHT_MIN { 0 } else { bytes }
+}

@@ -1,0 +1,62 @@
+//! Orders about replicas by a map that this server has not been told yet.
+//!
+//! # Idea
+//!
+//! A shadow refuses what was sent by an older map than anything it has heard (`replicas.rs`). So an epoch that is taken from
+//! whoever names it would be a switch: one order by a map of the far future, and no home's replicas are taken any more. And an
+//! order that is carried out without its epoch being taken would let an older home's come after it.
+//!
+//! So an epoch above that of the server's own map is a hint, and no more. Its order waits in its connection, with all behind it,
+//! as if it were still on its way, and the server asks its coordinator for the map. Once that map is here, the order is
+//! carried out. Of a map that never comes, nothing else has been changed; the connection is closed as one that
+//! makes no progress.
+//!
+//! To refuse the order at once was rejected: each map reaches some homes before their shadows, and each of their hot keys would
+//! lose its replicas for it.
+
+use crate::session::ConnectionId;
+use core::time::Duration;
+use evenkeel_types::Instant;
+use std::collections::BTreeSet;
+
+/// The coordinator is asked again after this long at the earliest, whoever names whatever epoch: ten times a second, where heartbeats come
+/// twice, and so seldom that strangers cannot make a burden of it.
+const ASK_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections whose next order waits for a newer map.
+#[derive(Debug, Default)]
+pub(crate) struct Early {
+    waiting: BTreeSet<ConnectionId>,
+    asked: Option<Instant>,
+}
+
+impl Early {
+    /// The connection's next order waits. False if it did already.
+    pub(crate) fn add(&mut self, id: ConnectionId) -> bool {
+        self.waiting.insert(id)
+    }
+
+    /// Whether the coordinator is to be asked for a newer map now, which counts as asked.
+    pub(crate) fn may_ask(&mut self, now: Instant) -> bool {
+        let may = self.asked.is_none_or(|at| now.since(at) >= ASK_PAUSE);
+        if may {
+            self.asked = Some(now);
+        }
+        may
+    }
+
+    /// There is another map: those that waited for one.
+    pub(crate) fn wake(&mut self) -> BTreeSet<ConnectionId> {
+        core::mem::take(&mut self.waiting)
+    }
+
+    /// Whether the connection's next order waits.
+    pub(crate) fn has_waiting(&self, id: ConnectionId) -> bool {
+        self.waiting.contains(&id)
+    }
+
+    /// A connection is gone.
+    pub(crate) fn forget(&mut self, id: ConnectionId) {
+        self.waiting.remove(&id);
+    }
+}
