@@ -5,10 +5,8 @@ use std::time::{Duration, Instant};
 use evenkeel_testkit::{Client, Process, Signal, evenkeel, http, poll_until};
 use serde_json::Value;
 
+pub use crate::etcd::DEADLINE;
 use crate::etcd::{Etcd, own_host};
-
-/// What is awaited has come by then, unless something hangs.
-pub const DEADLINE: Duration = Duration::from_secs(60);
 
 const COORDINATORS: usize = 3;
 

@@ -1,10 +1,12 @@
 //! Three nodes of etcd on free loopback ports, each with a folder of its own.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::time::Duration;
 
 use evenkeel_testkit::{Process, http, poll_until, require_program};
 
-use crate::coordinators::DEADLINE;
+/// What is awaited has come by then, unless something hangs.
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// How many there are.
 pub const NODES: usize = 3;

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod command;
 pub mod experiments;
 pub mod fleet;
 pub mod report;
@@ -19,4 +20,5 @@ mod small;
 pub mod trial;
 
 pub use args::{ExperimentCommand, Mode, OutputFormat, RunArgs, Scale};
-pub use run::{Measured, Progress, Run, execute};
+pub use command::execute;
+pub use run::{Measured, Progress, Run};

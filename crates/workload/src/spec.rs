@@ -16,7 +16,6 @@
 use crate::arrivals::Arrivals;
 use crate::distribution::{KeySizes, Ttls, ValueSizes};
 use crate::flash::FlashCrowd;
-use crate::generator::Workload;
 use crate::graph::PowerLaw;
 use crate::mix::{Mix, Operation};
 use crate::multiget::{GraphSource, MultiGet};
@@ -270,14 +269,6 @@ impl WorkloadSpec {
             (None, Popularity::Meta(cache)) => cache.keys().unwrap_or(KEYS_DEFAULT),
             (None, _) => KEYS_DEFAULT,
         }
-    }
-
-    /// Makes the workload ready to be drawn from. Takes about a millisecond, but for graphs.
-    ///
-    /// # Errors
-    /// When a number is outside its range, the fields do not go together, or a graph cannot be had.
-    pub fn build(&self) -> Result<Workload, WorkloadError> {
-        Workload::new(self.clone())
     }
 }
 

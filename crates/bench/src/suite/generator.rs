@@ -5,11 +5,13 @@
 //! prepared requests, and the generator that draws and encodes each of them. The generator compares answers with
 //! requests and books latencies; values are not checked, because an echo server has none.
 
+use super::goal::{Goal, Unit};
 use super::ground::{Ground, GroundArgs, KEY_LEN, Measured, VALUE_LEN, all_hits};
 use super::loads::echo;
 use super::minimal::MinimalLoop;
-use super::report::{Compared, Goal, PeerReport, RowReport, SuiteReport, Unit};
-use super::rows::{GENERATOR_LOADS, GENERATOR_SHARE, GeneratorLoad, Peer};
+use super::peer::Peer;
+use super::report::{Compared, PeerReport, RowReport, SuiteReport};
+use super::rows::{GENERATOR_LOADS, GENERATOR_SHARE, GeneratorLoad};
 use super::{finish_row, show};
 use crate::LoadPlan;
 use crate::driver::Load;

@@ -1,7 +1,8 @@
 //! Where and how a suite measures: cores, rounds, keys, and the loads that all of them share.
 
+use super::peer::Peer;
 use super::report::{PeerResult, SuiteSettings};
-use super::rows::{Peer, Traffic};
+use super::rows::Traffic;
 use crate::beside::{First, fill, in_turns};
 use crate::driver::Load;
 use crate::process::{Server, allowed_cores};

@@ -3,9 +3,11 @@
 //! The generator sends at that rate whether or not answers come, and counts each request's latency
 //! from the moment it was due, so that a server that stalls is charged for all that waited.
 
+use super::goal::{Goal, Unit};
 use super::ground::Measured;
-use super::report::{Goal, RowReport, Unit};
-use super::rows::{Peer, UNPIPELINED_GETS};
+use super::peer::Peer;
+use super::report::RowReport;
+use super::rows::UNPIPELINED_GETS;
 use super::{Suite, finish_row};
 
 const ID_P99: &str = "get_latency_p99";

@@ -1,8 +1,9 @@
 //! Closed loops on one worker: throughput, and what a request costs the server.
 
 use super::ground::{Ground, KEY_LEN, Measured, VALUE_LEN, all_hits};
+use super::peer::Peer;
 use super::report::RowReport;
-use super::rows::{LOADS, Load, Peer, Traffic};
+use super::rows::{LOADS, Load, Traffic};
 use super::{Suite, finish_row};
 use crate::beside::with_cpu_us;
 use crate::process::Server;

@@ -1,8 +1,10 @@
 //! What fits into a memory limit, what stays resident under it, and what an idle connection takes.
 
+use super::goal::{Goal, Unit};
 use super::ground::{CHECK_CONNECTIONS, CHECK_PIPELINE, Ground};
-use super::report::{Goal, PeerResult, RowReport, Unit};
-use super::rows::{IDLE_CONNECTION_BYTES_MAX, ITEM_SIZES, ItemSize, Peer, resident_bytes_bound};
+use super::peer::Peer;
+use super::report::{PeerResult, RowReport};
+use super::rows::{IDLE_CONNECTION_BYTES_MAX, ITEM_SIZES, ItemSize, resident_bytes_bound};
 use super::{Suite, finish_or_note, finish_row};
 use crate::beside::{self, REFUSED_DIVISOR};
 use crate::process::Server;

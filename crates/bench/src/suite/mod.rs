@@ -19,21 +19,24 @@
 //! ```
 
 mod generator;
+mod goal;
 mod ground;
 mod latency;
 mod loads;
 mod memory;
 mod minimal;
+mod peer;
 mod proxies;
 mod report;
 mod rows;
 mod workers;
 
 pub use generator::{GeneratorSuiteArgs, execute_generator_suite, run_generator_suite};
+pub use goal::Unit;
 pub use ground::GroundArgs;
+pub use peer::Peer;
 pub use proxies::{ProxySuiteArgs, execute_proxy_suite, run_proxy_suite};
-pub use report::{PeerReport, PeerResult, RowReport, SuiteReport, SuiteSettings, Unit, Verdict};
-pub use rows::Peer;
+pub use report::{PeerReport, PeerResult, RowReport, SuiteReport, SuiteSettings, Verdict};
 
 use crate::process::{Refused, Server, memcached_version};
 use crate::run::report_error;

@@ -6,10 +6,12 @@
 //! each of them. Latencies are those at half of what the better peer reaches, less those of the servers
 //! themselves.
 
+use super::goal::{Goal, Unit};
 use super::ground::{Ground, GroundArgs, MEMORY_MB, Measured, all_hits};
 use super::memory::idle_row;
-use super::report::{Compared, Goal, PeerReport, RowReport, SuiteReport, Unit};
-use super::rows::{PROXY_LOADS, Peer, ProxyLoad};
+use super::peer::Peer;
+use super::report::{Compared, PeerReport, RowReport, SuiteReport};
+use super::rows::{PROXY_LOADS, ProxyLoad};
 use super::{finish_or_note, finish_row, show};
 use crate::beside::with_cpu_us;
 use crate::peers::{addresses, like_twemproxy, twemproxy};

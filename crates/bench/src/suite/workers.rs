@@ -5,9 +5,11 @@
 //! measured instead: twice one worker's work is done by two that pay the same for each request, if
 //! each has a core of its own.
 
+use super::goal::{Goal, Unit};
 use super::ground::{MEMORY_MB, WARM_UP};
-use super::report::{Goal, PeerResult, RowReport, Unit};
-use super::rows::{Peer, TWO_WORKERS_FACTOR, UNAWARE_SHARE};
+use super::peer::Peer;
+use super::report::{PeerResult, RowReport};
+use super::rows::{TWO_WORKERS_FACTOR, UNAWARE_SHARE};
 use super::{Suite, finish_row};
 use crate::beside::{Clustered, First, in_turns, with_cpu_us};
 use crate::process::{Server, allowed_cores};

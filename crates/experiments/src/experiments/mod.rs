@@ -9,27 +9,10 @@ mod rnb;
 mod spore;
 mod watch;
 
-use crate::args::Mode;
-use crate::report::Report;
-use crate::run::Run;
+pub use crate::run::Experiment;
 
 /// The requests of IBM's Docker registry (Anwar et al., FAST 2018), in the folder of public data: one key has 46 % of them.
 const REGISTRY_TRACE: &str = "ibm-docker-registry/ibm-docker-725k.txt.gz";
-
-/// An experiment.
-#[derive(Debug)]
-pub struct Experiment {
-    /// Its name on the command line.
-    pub name: &'static str,
-    /// What it shows, in one line.
-    pub title: &'static str,
-    /// Paper and figure.
-    pub source: &'static str,
-    /// How it can be run; the first unless told otherwise. Real servers come first.
-    pub modes: &'static [Mode],
-    /// Runs it.
-    pub run: fn(&Experiment, &Run) -> anyhow::Result<Report>,
-}
 
 /// All experiments: the papers' in their order, then our own.
 pub const ALL: &[Experiment] = &[

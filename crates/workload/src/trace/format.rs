@@ -1,6 +1,6 @@
 //! The formats that traces of caches come in.
 
-use super::{Fault, TraceRequest};
+use super::request::{Fault, TraceRequest};
 use crate::{Operation, TTL_S_MAX};
 use core::fmt;
 use core::str::FromStr;
