@@ -45,9 +45,12 @@ fn check_rules(report: &ClusterReport, config: &ClusterConfig, plan: &ClusterPla
     assert!(plan.moves.len() <= config.moves_max);
     let all: u64 = report.servers.iter().map(ServerReport::memory_bytes).sum();
     let first = plan.moves[0].bytes as f64;
-    assert!(plan.bytes as f64 <= first
-            .max(config.bytes_ratio_max * all as f64)
-            .max(config.bytes_free as f64));
+    assert!(
+        plan.bytes as f64
+            <= first
+                .max(config.bytes_ratio_max * all as f64)
+                .max(config.bytes_free as f64)
+    );
     for (before, after) in report.servers.iter().zip(&after.servers) {
         let most = (config.memory_ratio_max * before.memory_max_bytes as f64) as u64;
         assert!(after.memory_bytes() <= most.max(before.memory_bytes()));
