@@ -22,7 +22,7 @@ use evenkeel_proxy_core::{
     BackendId, ClientId, Failover, MapSource, OnDown, Output, PoolKind, PoolSettings, ProcessStats,
     ProxyConfig, ProxyCore, ServerList,
 };
-use evenkeel_types::{BootId, CacheletId, Epoch, Instant, ServerId, Version, WorkerRef};
+use evenkeel_types::{BootId, Epoch, Instant, ServerId, Version, WorkerRef};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::sync::Arc;
@@ -490,7 +490,11 @@ impl<'a> World<'a> {
                 let stats = ProcessStats::default();
                 self.core.answer_stats(self.now, ticket, &stats);
             }
+            Output::OwnAddress(ticket) => {
+                self.core.answer_own_address(self.now, ticket, "proxy", 1);
+            }
             Output::ResetStats => self.core.reset_stats(),
+            Output::Log(_) => {}
         }
     }
 
@@ -595,6 +599,7 @@ impl<'a> World<'a> {
                     boot: BootId(1),
                     epoch: Epoch(1),
                     lease_ms: 500,
+                    vote: None,
                 };
                 compose::answer::hello(out, &reply);
             }
