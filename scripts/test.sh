@@ -87,6 +87,7 @@ case $tier in
     export EVENKEEL_BIN=$TARGET/dist/evenkeel
     part "compiling tests" scripts/run-tests.py --no-run
     part "tests" scripts/run-tests.py --jobs 1 --io-uring "conformance/.*" "$@" -- --include-ignored --skip larger_story
+    part "fuzz targets compile" cargo check --manifest-path fuzz/Cargo.toml --target-dir "$TARGET" --locked -q
     part "exhaustive model" scripts/model.sh
     part "AddressSanitizer" scripts/asan.sh
     part "ThreadSanitizer" scripts/tsan.sh

@@ -22,7 +22,7 @@ use evenkeel_proxy_core::{
     BackendId, ClientId, Failover, MapSource, OnDown, Output, PoolKind, PoolSettings, ProcessStats,
     ProxyConfig, ProxyCore, ServerList,
 };
-use evenkeel_types::{BootId, CacheletId, Epoch, Instant, ServerId, Version, WorkerRef};
+use evenkeel_types::{BootId, Epoch, Instant, ServerId, Version, WorkerRef};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::sync::Arc;
@@ -190,28 +190,17 @@ impl<'a> Script<'a> {
     }
 
     fn map(&self, epoch: u64) -> Arc<ClusterMap> {
-        let servers = (0..self.servers).map(|at| ServerEntry {
-            id: ServerId(at + 1),
-            name: format!("s{at}"),
-            host: "h".into(),
-            port: 1,
-            worker_ports: vec![PORT_FIRST + at],
-            rack: None,
-            boot: BootId(1),
-            up: true,
-            since: Epoch(0),
-        });
+        let entry = |at| ServerEntry::new(at + 1, "h", 1, vec![PORT_FIRST + at]);
         let owner = |cachelet: u16| {
             let server = ServerId((cachelet + epoch as u16) % self.servers + 1);
             Some(WorkerRef { server, worker: 0 })
         };
-        let document = MapDocument {
-            epoch: Epoch(epoch),
-            promise: None,
-            servers: servers.collect(),
-            virtual_nodes: (0..16).map(CacheletId).collect(),
-            cachelets: (0..16).map(owner).collect(),
-        };
+        let document = MapDocument::new(
+            epoch,
+            (0..self.servers).map(entry).collect(),
+            16,
+            (0..16).map(owner).collect(),
+        );
         Arc::new(ClusterMap::new(document).expect("a sound map"))
     }
 }
@@ -501,7 +490,11 @@ impl<'a> World<'a> {
                 let stats = ProcessStats::default();
                 self.core.answer_stats(self.now, ticket, &stats);
             }
+            Output::OwnAddress(ticket) => {
+                self.core.answer_own_address(self.now, ticket, "proxy", 1);
+            }
             Output::ResetStats => self.core.reset_stats(),
+            Output::Log(_) => {}
         }
     }
 
@@ -606,6 +599,7 @@ impl<'a> World<'a> {
                     boot: BootId(1),
                     epoch: Epoch(1),
                     lease_ms: 500,
+                    vote: None,
                 };
                 compose::answer::hello(out, &reply);
             }

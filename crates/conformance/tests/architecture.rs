@@ -467,3 +467,80 @@ fn files_hold_one_idea() {
         too_long.join("\n")
     );
 }
+
+/// Documents that name files of the code.
+fn documents() -> Vec<PathBuf> {
+    let root = workspace();
+    let mut found: Vec<_> = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"]
+        .map(|name| root.join(name))
+        .into();
+    let mut folders = vec![root.join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of documents can be listed") {
+            let path = entry.expect("an entry of it").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// What stands between backticks, one after the other, with what stands before each.
+fn code_spans(text: &str) -> Vec<(&str, &str)> {
+    let parts: Vec<_> = text.split('`').collect();
+    parts
+        .chunks_exact(2)
+        .map(|pair| (pair[0], pair[1]))
+        .collect()
+}
+
+/// A path from the root of the repository, as documents write it.
+fn is_path(span: &str) -> bool {
+    let is_ours = ["crates/", "docs/", "scripts/", "fuzz/"]
+        .iter()
+        .any(|start| span.starts_with(start));
+    is_ours
+        && span
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"/._-".contains(&b))
+}
+
+#[test]
+fn documents_name_files_that_are_there_and_functions_that_are_in_them() {
+    let (root, mut wrong) = (workspace(), Vec::new());
+    let (mut files, mut functions) = (0, 0);
+    for document in documents() {
+        let text = read(&document);
+        let name = document
+            .strip_prefix(&root)
+            .expect("it is below")
+            .display()
+            .to_string();
+        let mut file: Option<&str> = None;
+        for (before, span) in code_spans(&text) {
+            // "`crates/a/src/b.rs` `function`", one behind the other.
+            if let Some(path) = file.take().filter(|_| before.trim().is_empty()) {
+                functions += 1;
+                if !read(&root.join(path)).contains(&format!("fn {span}")) {
+                    wrong.push(format!("{name}: no function {span} in {path}"));
+                }
+            }
+            if is_path(span) {
+                files += 1;
+                match root.join(span).exists() {
+                    true if span.ends_with(".rs") => file = Some(span),
+                    true => {}
+                    false => wrong.push(format!("{name}: no file {span}")),
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(
+        files > 100 && functions > 40,
+        "{files} files, {functions} functions were named"
+    );
+}

@@ -108,36 +108,15 @@ impl View {
 mod tests {
     use super::*;
     use evenkeel_coordinator_core::Mode;
+    use evenkeel_types::WorkerRef;
     use evenkeel_types::map::{ClusterMap, MapDocument, ServerEntry};
-    use evenkeel_types::{BootId, CacheletId, WorkerRef};
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::{Rng, SeedableRng};
     use std::sync::Arc;
 
     fn map(epoch: u64) -> Arc<ClusterMap> {
-        let server = ServerEntry {
-            id: ServerId(0),
-            name: "s".into(),
-            host: "h".into(),
-            port: 1,
-            worker_ports: vec![2],
-            rack: None,
-            boot: BootId(1),
-            up: true,
-            since: Epoch(0),
-            leaving: false,
-        };
-        let document = MapDocument {
-            epoch: Epoch(epoch),
-            promise: None,
-            servers: vec![server],
-            virtual_nodes: vec![CacheletId(0)],
-            cachelets: vec![Some(WorkerRef::default())],
-            since: Vec::new(),
-            stay: Vec::new(),
-            migrations: Vec::new(),
-            quarantined: Vec::new(),
-        };
+        let servers = vec![ServerEntry::new(0, "h", 1, vec![2])];
+        let document = MapDocument::new(epoch, servers, 1, vec![Some(WorkerRef::default())]);
         Arc::new(ClusterMap::new(document).unwrap())
     }
 

@@ -166,7 +166,6 @@ impl RenamedKey {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_types::{BootId, CacheletId, Epoch};
 
     use super::*;
     use evenkeel_types::map::MapDocument;
@@ -175,18 +174,7 @@ mod tests {
     /// A map of `servers` servers of 1 to 3 workers, cachelets dealt at random, `down` of them down.
     fn random_map(random: &mut SplitMix64, servers: u16, down: u16) -> ClusterMap {
         let mut list: Vec<ServerEntry> = (0..servers)
-            .map(|i| ServerEntry {
-                id: ServerId(3 * i + 1),
-                name: format!("s{i}"),
-                host: "h".into(),
-                port: 1,
-                worker_ports: vec![2; 1 + random.below(3) as usize],
-                rack: None,
-                boot: BootId(1),
-                up: true,
-                since: Epoch(0),
-                leaving: false,
-            })
+            .map(|i| ServerEntry::new(3 * i + 1, "h", 1, vec![2; 1 + random.below(3) as usize]))
             .collect();
         for _ in 0..down {
             let i = random.below(u64::from(servers)) as usize;
@@ -206,18 +194,7 @@ mod tests {
                 })
             })
             .collect();
-        ClusterMap::new(MapDocument {
-            epoch: Epoch(1),
-            promise: None,
-            servers: list,
-            virtual_nodes: (0..256).map(|i| CacheletId(i % 64)).collect(),
-            cachelets,
-            since: Vec::new(),
-            stay: Vec::new(),
-            migrations: Vec::new(),
-            quarantined: Vec::new(),
-        })
-        .unwrap()
+        ClusterMap::new(MapDocument::new(1, list, 256, cachelets)).unwrap()
     }
 
     /// The rule as told in the module's documentation, without any cleverness.

@@ -10,13 +10,9 @@
     reason = "the benchmark macros make items that they do not document"
 )]
 
-use evenkeel_hotkeys::config::HotKeysConfig;
-use evenkeel_protocol::Limits;
-use evenkeel_server_core::{
-    AdminConfig, AuthMode, ConnectionId, Peer, WorkerConfig, WorkerCore, first_version,
-};
+use evenkeel_server_core::{ConnectionId, Peer, WorkerConfig, WorkerCore};
 use evenkeel_storage::{PoolConfig, SegmentPool};
-use evenkeel_types::{BootId, Instant, Now};
+use evenkeel_types::{Instant, Now};
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use std::hint::black_box;
 
@@ -47,23 +43,7 @@ fn setting(inputs: Vec<Vec<u8>>) -> Setting {
         item_size_max: 1 << 20,
         cachelets_expected: 16,
     });
-    let config = WorkerConfig {
-        index: 0,
-        workers: 1,
-        limits: Limits::default(),
-        requests_per_turn: 20,
-        allow_flush: true,
-        cas_shown: true,
-        auth: AuthMode::Open,
-        admin: AdminConfig::default(),
-        evict: true,
-        clustered: false,
-        hot_keys: HotKeysConfig::default(),
-        seed: 0x5eed,
-        boot: BootId(1),
-        start: NOW,
-        first_version: first_version(1),
-    };
+    let config = WorkerConfig::new(1, NOW, 0x5eed);
     let mut core = WorkerCore::new(config, &pool).expect("sound settings");
     let id = core.open(Peer::default());
     for number in 0..ITEMS {

@@ -91,6 +91,22 @@ pub struct ServerEntry {
 }
 
 impl ServerEntry {
+    /// A server that is up, in its first life, by the name `s<id>`.
+    pub fn new(id: u16, host: impl Into<String>, port: u16, worker_ports: Vec<u16>) -> Self {
+        ServerEntry {
+            id: ServerId(id),
+            name: format!("s{id}"),
+            host: host.into(),
+            port,
+            worker_ports,
+            rack: None,
+            boot: BootId(1),
+            up: true,
+            since: Epoch(0),
+            leaving: false,
+        }
+    }
+
     /// Whether replicas of other servers' keys may be put there.
     pub fn takes_replicas(&self) -> bool {
         self.up && !self.leaving
@@ -161,6 +177,30 @@ pub struct Migration {
 }
 
 impl MapDocument {
+    /// A map in which so many virtual nodes go round the cachelets, which have these owners.
+    ///
+    /// # Panics
+    /// Without cachelets.
+    pub fn new(
+        epoch: u64,
+        servers: Vec<ServerEntry>,
+        virtual_nodes: usize,
+        cachelets: Vec<Option<WorkerRef>>,
+    ) -> Self {
+        let cachelet = |node: usize| CacheletId((node % cachelets.len()) as u16);
+        MapDocument {
+            epoch: Epoch(epoch),
+            promise: None,
+            servers,
+            virtual_nodes: (0..virtual_nodes).map(cachelet).collect(),
+            cachelets,
+            since: Vec::new(),
+            stay: Vec::new(),
+            migrations: Vec::new(),
+            quarantined: Vec::new(),
+        }
+    }
+
     /// Checks that the document agrees with itself and with the limits of this module.
     ///
     /// An owner that is down is sound: the map says who owns a cachelet, not whether it answers.

@@ -16,7 +16,7 @@ use crate::placement::{Holder, LocalPlace, LocalPlacement};
 use crate::session::connections::Connections;
 use crate::session::{ConnectionId, LARGE_ANSWER};
 use crate::shard::counters::Counters;
-use crate::shard::engine::{At, Engine};
+use crate::shard::engine::{At, Engine, first_version};
 use crate::shard::replicas::Replicas;
 use crate::shard::time::{Seconds, TimeBase};
 use crate::stats::ProcessFacts;
@@ -73,6 +73,30 @@ pub struct WorkerConfig {
     pub start: Now,
     /// Version before the first one; see [`first_version`](crate::first_version).
     pub first_version: Version,
+}
+
+impl WorkerConfig {
+    /// The first of so many workers of a server that is started now and is memcached's in all else: without a coordinator,
+    /// everything allowed.
+    pub fn new(workers: u16, start: Now, seed: u64) -> Self {
+        WorkerConfig {
+            index: 0,
+            workers,
+            limits: Limits::default(),
+            requests_per_turn: 20,
+            allow_flush: true,
+            cas_shown: true,
+            auth: AuthMode::Open,
+            admin: AdminConfig::default(),
+            evict: true,
+            clustered: false,
+            hot_keys: HotKeysConfig::default(),
+            seed,
+            boot: BootId(1),
+            start,
+            first_version: first_version(u64::from(start.unix) * 1000),
+        }
+    }
 }
 
 /// One worker of a server, without its thread and sockets.

@@ -2,15 +2,11 @@
 
 use evenkeel_balance::load::TriggerConfig;
 use evenkeel_hotkeys::config::HotKeysConfig;
-use evenkeel_protocol::Limits;
 use evenkeel_protocol::binary::{Command, ReplyHeader, Request};
-use evenkeel_server_core::{
-    AdminConfig, AuthMode, ConnectionId, LinkId, LinkRequest, Peer, WorkerConfig, WorkerCore,
-    first_version,
-};
+use evenkeel_server_core::{ConnectionId, LinkId, LinkRequest, Peer, WorkerConfig, WorkerCore};
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::map::{ClusterMap, MapDocument, ServerEntry, VIRTUAL_NODES};
-use evenkeel_types::{BootId, CacheletId, Epoch, Instant, Now, ServerId, UnixSeconds, WorkerRef};
+use evenkeel_types::{Instant, Now, ServerId, UnixSeconds, WorkerRef};
 use std::sync::Arc;
 
 pub const START_UNIX: UnixSeconds = 1_800_000_000;
@@ -26,15 +22,6 @@ pub fn at(ms: u64) -> Now {
 /// Settings of a worker for tests: everything sampled, so that few reads make a key hot.
 pub fn config(workers: u16, clustered: bool) -> WorkerConfig {
     WorkerConfig {
-        index: 0,
-        workers,
-        limits: Limits::default(),
-        requests_per_turn: 20,
-        allow_flush: true,
-        cas_shown: true,
-        auth: AuthMode::Open,
-        admin: AdminConfig::default(),
-        evict: true,
         clustered,
         hot_keys: HotKeysConfig {
             // Stories write at one moment again and again.
@@ -47,10 +34,7 @@ pub fn config(workers: u16, clustered: bool) -> WorkerConfig {
             },
             ..HotKeysConfig::default()
         },
-        seed: 7,
-        boot: BootId(1),
-        start: at(0),
-        first_version: first_version(u64::from(START_UNIX) * 1000),
+        ..WorkerConfig::new(workers, at(0), 7)
     }
 }
 
@@ -190,39 +174,17 @@ impl Client {
 /// A map of servers with one worker each; cachelets go round them.
 pub fn map(epoch: u64, servers: u16) -> Arc<ClusterMap> {
     let cachelets = servers * 4;
-    let document = MapDocument {
-        epoch: Epoch(epoch),
-        promise: None,
-        servers: (1..=servers)
-            .map(|id| ServerEntry {
-                id: ServerId(id),
-                name: format!("s{id}"),
-                host: "127.0.0.1".into(),
-                port: 1000 + id,
-                worker_ports: vec![2000 + id],
-                rack: None,
-                boot: BootId(1),
-                up: true,
-                since: Epoch(0),
-                leaving: false,
-            })
-            .collect(),
-        virtual_nodes: (0..VIRTUAL_NODES)
-            .map(|node| CacheletId((node % usize::from(cachelets)) as u16))
-            .collect(),
-        cachelets: (0..cachelets)
-            .map(|cachelet| {
-                Some(WorkerRef {
-                    server: ServerId(cachelet % servers + 1),
-                    worker: 0,
-                })
-            })
-            .collect(),
-        since: Vec::new(),
-        stay: Vec::new(),
-        migrations: Vec::new(),
-        quarantined: Vec::new(),
+    let owner = |cachelet: u16| WorkerRef {
+        server: ServerId(cachelet % servers + 1),
+        worker: 0,
     };
+    let entry = |id| ServerEntry::new(id, "127.0.0.1", 1000 + id, vec![2000 + id]);
+    let document = MapDocument::new(
+        epoch,
+        (1..=servers).map(entry).collect(),
+        VIRTUAL_NODES,
+        (0..cachelets).map(owner).map(Some).collect(),
+    );
     Arc::new(ClusterMap::new(document).expect("a sound map"))
 }
 

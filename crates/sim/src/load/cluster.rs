@@ -8,7 +8,7 @@ use evenkeel_types::map::{
     CACHELETS_MAX, ClusterMap, MapDocument, SERVERS_MAX, ServerEntry, VIRTUAL_NODES,
     VIRTUAL_NODES_MAX,
 };
-use evenkeel_types::{BootId, CacheletId, Epoch, KeyHash, ServerId, WorkerRef};
+use evenkeel_types::{BootId, CacheletId, KeyHash, ServerId, WorkerRef};
 use std::sync::Arc;
 
 /// Workers listen on ports from here on, each server on a host of its own.
@@ -90,34 +90,15 @@ pub(super) fn map_of(plan: &LoadPlan) -> Result<Arc<ClusterMap>, String> {
         .max(cachelets)
         .next_power_of_two()
         .clamp(VIRTUAL_NODES, VIRTUAL_NODES_MAX);
-    let servers = (0..plan.servers).map(|server| ServerEntry {
-        id: ServerId(server as u16),
-        name: format!("s{server}"),
-        host: server.to_string(),
-        port: 1000,
-        worker_ports: (PORT_FIRST..PORT_FIRST + plan.workers_per_server).collect(),
-        rack: None,
-        boot: BootId(server as u64 + 1),
-        up: true,
-        since: Epoch(0),
-        leaving: false,
+    let servers = (0..plan.servers).map(|server| {
+        let ports = PORT_FIRST..PORT_FIRST + plan.workers_per_server;
+        ServerEntry {
+            boot: BootId(server as u64 + 1),
+            ..ServerEntry::new(server as u16, server.to_string(), 1000, ports.collect())
+        }
     });
-    let owner = |cachelet: usize| worker_ref(plan, cachelet % workers);
-    let document = MapDocument {
-        epoch: Epoch(1),
-        promise: None,
-        servers: servers.collect(),
-        virtual_nodes: (0..nodes)
-            .map(|node| CacheletId((node % cachelets) as u16))
-            .collect(),
-        cachelets: (0..cachelets)
-            .map(|cachelet| Some(owner(cachelet)))
-            .collect(),
-        since: Vec::new(),
-        stay: Vec::new(),
-        migrations: Vec::new(),
-        quarantined: Vec::new(),
-    };
+    let owners = (0..cachelets).map(|cachelet| Some(worker_ref(plan, cachelet % workers)));
+    let document = MapDocument::new(1, servers.collect(), nodes, owners.collect());
     let map = ClusterMap::new(document).map_err(|error| error.to_string())?;
     Ok(Arc::new(map))
 }

@@ -16,8 +16,7 @@ use evenkeel_balance::load::TriggerConfig;
 use evenkeel_hotkeys::config::HotKeysConfig;
 use evenkeel_protocol::Limits;
 use evenkeel_server_core::{
-    AdminConfig, AuthMode, ConnectionId, LinkId, Message, Peer, Task, WorkerConfig, WorkerCore,
-    first_version,
+    ConnectionId, LinkId, Message, Peer, Task, WorkerConfig, WorkerCore, first_version,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::map::ClusterMap;
@@ -56,25 +55,17 @@ impl World {
             ..HotKeysConfig::default()
         };
         let config = WorkerConfig {
-            index: 0,
-            workers: self.workers_per_server,
             limits: Limits {
                 item_size_max: ITEM_SIZE_MAX,
                 ..Limits::default()
             },
             // One command at a time, so that each can be watched.
             requests_per_turn: 1,
-            allow_flush: true,
-            evict: true,
             clustered: self.plan.cluster == Cluster::Evenkeel,
-            cas_shown: true,
-            auth: AuthMode::Open,
-            admin: AdminConfig::default(),
             hot_keys,
-            seed,
             boot,
-            start: s.process.now(self.time),
             first_version,
+            ..WorkerConfig::new(self.workers_per_server, s.process.now(self.time), seed)
         };
         let pool = SegmentPool::new(PoolConfig {
             limit_bytes: MEMORY,

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
-use evenkeel_types::{BootId, CacheletId, Epoch, Instant, KeyHash, ServerId, WorkerRef};
+use evenkeel_types::{Epoch, Instant, KeyHash, ServerId, WorkerRef};
 use stateright::{Model, Property};
 
 use super::scopes::{Pace, Scope};
@@ -413,18 +413,7 @@ fn worker(server: usize) -> WorkerRef {
 /// `owner` has the cachelet of the key and one other server all others, so that it is the first shadow of
 /// every other home: the last server, or by turns the one before it.
 fn document(scope: &Scope, epoch: u64, owner: Option<usize>) -> MapDocument {
-    let entry = |server: usize| ServerEntry {
-        id: ServerId(server as u16),
-        name: format!("s{server}"),
-        host: "h".into(),
-        port: 1,
-        worker_ports: vec![1],
-        rack: None,
-        boot: BootId(1),
-        up: true,
-        since: Epoch(0),
-        leaving: false,
-    };
+    let entry = |server: usize| ServerEntry::new(server as u16, "h", 1, vec![1]);
     const NODES: usize = 16;
     let of_key = (KeyHash::of(KEY).0 >> (u64::BITS - NODES.ilog2())) as usize;
     let is_alternate = scope.shadows_alternate && epoch.is_multiple_of(2);
@@ -433,17 +422,13 @@ fn document(scope: &Scope, epoch: u64, owner: Option<usize>) -> MapDocument {
         true => owner.map(worker),
         false => Some(worker(shadow)),
     };
-    MapDocument {
-        epoch: Epoch(epoch),
-        promise: None,
-        servers: (0..scope.servers).map(entry).collect(),
-        virtual_nodes: (0..NODES as u16).map(CacheletId).collect(),
-        cachelets: (0..NODES).map(owner_of).collect(),
-        since: Vec::new(),
-        stay: Vec::new(),
-        migrations: Vec::new(),
-        quarantined: Vec::new(),
-    }
+    let owners = (0..NODES).map(owner_of).collect();
+    MapDocument::new(
+        epoch,
+        (0..scope.servers).map(entry).collect(),
+        NODES,
+        owners,
+    )
 }
 
 impl fmt::Display for Action {

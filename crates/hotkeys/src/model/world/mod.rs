@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use evenkeel_types::{BootId, CacheletId, Epoch, Instant, KeyHash, ServerId, Version, WorkerRef};
+use evenkeel_types::{Epoch, Instant, KeyHash, ServerId, Version, WorkerRef};
 
 use mishaps::move_cachelets;
 
@@ -326,19 +326,9 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(plan: Plan) -> Self {
         let mut random = SplitMix64::new(plan.seed);
-        let document = MapDocument {
-            epoch: Epoch(1),
-            promise: None,
-            servers: (0..SERVERS).map(entry).collect(),
-            virtual_nodes: (0..64).map(|i| CacheletId(i % 8)).collect(),
-            cachelets: (0..8)
-                .map(|_| Some(worker(random.below(SERVERS as u64) as usize)))
-                .collect(),
-            since: Vec::new(),
-            stay: Vec::new(),
-            migrations: Vec::new(),
-            quarantined: Vec::new(),
-        };
+        let owners = (0..8).map(|_| Some(worker(random.below(SERVERS as u64) as usize)));
+        let owners = owners.collect();
+        let document = MapDocument::new(1, (0..SERVERS).map(entry).collect(), 64, owners);
         let mut world = World {
             plan,
             trace: false,
@@ -581,16 +571,5 @@ fn worker(server: usize) -> WorkerRef {
 }
 
 fn entry(server: usize) -> ServerEntry {
-    ServerEntry {
-        id: ServerId(server as u16),
-        name: format!("s{server}"),
-        host: "h".into(),
-        port: 1,
-        worker_ports: vec![1],
-        rack: None,
-        boot: BootId(1),
-        up: true,
-        since: Epoch(0),
-        leaving: false,
-    }
+    ServerEntry::new(server as u16, "h", 1, vec![1])
 }

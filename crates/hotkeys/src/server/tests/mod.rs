@@ -1,6 +1,6 @@
 //! Stories in time. The worker is server 1 of four; nobody else takes part but by name.
 
-use evenkeel_types::{BootId, CacheletId, ServerId};
+use evenkeel_types::{CacheletId, ServerId};
 
 use super::*;
 use crate::replication::RENEWAL_INTERVAL;
@@ -26,33 +26,13 @@ const ME: WorkerRef = WorkerRef {
 const LEASE_MS: u64 = 1000;
 
 fn document() -> MapDocument {
-    let server = |id: u16| ServerEntry {
-        id: ServerId(id),
-        name: format!("s{id}"),
-        host: "h".into(),
-        port: 1,
-        worker_ports: vec![2],
-        rack: None,
-        boot: BootId(1),
-        up: true,
-        since: Epoch(0),
-        leaving: false,
-    };
+    let server = |id: u16| ServerEntry::new(id, "h", 1, vec![2]);
     let owner = |i: u16| WorkerRef {
         server: ServerId(1 + i % 4),
         worker: 0,
     };
-    MapDocument {
-        epoch: EPOCH,
-        promise: None,
-        servers: (1..=4).map(server).collect(),
-        virtual_nodes: (0..64).map(CacheletId).collect(),
-        cachelets: (0..64).map(|i| Some(owner(i))).collect(),
-        since: Vec::new(),
-        stay: Vec::new(),
-        migrations: Vec::new(),
-        quarantined: Vec::new(),
-    }
+    let owners = (0..64).map(|i| Some(owner(i))).collect();
+    MapDocument::new(EPOCH.0, (1..=4).map(server).collect(), 64, owners)
 }
 
 /// The map of every story, edited; this worker is always the home of [`KEY`] unless the edit says

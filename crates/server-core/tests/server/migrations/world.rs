@@ -4,7 +4,7 @@ use crate::harness::{Client, Server, at, config};
 use evenkeel_control::{MigrationReport, MigrationState};
 use evenkeel_server_core::{Counters, LinkId, LinkRequest};
 use evenkeel_types::map::{ClusterMap, MapDocument, Migration, ServerEntry, VIRTUAL_NODES};
-use evenkeel_types::{BootId, CacheletId, Epoch, KeyHash, Now, ServerId, WorkerRef};
+use evenkeel_types::{CacheletId, Epoch, KeyHash, Now, ServerId, WorkerRef};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -21,33 +21,18 @@ pub fn worker(server: usize, worker: u16) -> WorkerRef {
 
 /// Cachelet c belongs to worker c / 3 of server c % 3; all since epoch 1.
 pub fn first_document() -> MapDocument {
+    let ports = |id| (0..WORKERS).map(|worker| 2000 + 10 * id + worker).collect();
+    let entry = |id| ServerEntry::new(id, "127.0.0.1", 1000 + id, ports(id));
+    let owner = |c: u16| worker(usize::from(c % SERVERS), c / SERVERS);
     MapDocument {
-        epoch: Epoch(1),
-        promise: None,
-        servers: (0..SERVERS)
-            .map(|id| ServerEntry {
-                id: ServerId(id),
-                name: format!("s{id}"),
-                host: "127.0.0.1".into(),
-                port: 1000 + id,
-                worker_ports: (0..WORKERS).map(|worker| 2000 + 10 * id + worker).collect(),
-                rack: None,
-                boot: BootId(1),
-                up: true,
-                since: Epoch(0),
-                leaving: false,
-            })
-            .collect(),
-        virtual_nodes: (0..VIRTUAL_NODES)
-            .map(|node| CacheletId((node % usize::from(CACHELETS)) as u16))
-            .collect(),
-        cachelets: (0..CACHELETS)
-            .map(|c| Some(worker(usize::from(c % SERVERS), c / SERVERS)))
-            .collect(),
         since: vec![Epoch(1); usize::from(CACHELETS)],
         stay: vec![Epoch(1); usize::from(CACHELETS)],
-        migrations: Vec::new(),
-        quarantined: Vec::new(),
+        ..MapDocument::new(
+            1,
+            (0..SERVERS).map(entry).collect(),
+            VIRTUAL_NODES,
+            (0..CACHELETS).map(owner).map(Some).collect(),
+        )
     }
 }
 

@@ -5,9 +5,7 @@ use crate::history::Nanos;
 use crate::load::cluster::worker_ref;
 use crate::load::{KeyPlacement, LoadPlan};
 use evenkeel_protocol::Limits;
-use evenkeel_server_core::{
-    AdminConfig, AuthMode, ConnectionId, LinkId, WorkerConfig, WorkerCore, first_version,
-};
+use evenkeel_server_core::{ConnectionId, LinkId, WorkerConfig, WorkerCore, first_version};
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::BootId;
 use evenkeel_types::map::ClusterMap;
@@ -74,20 +72,17 @@ pub(super) fn start(
         for index in 0..plan.workers_per_server {
             let config = WorkerConfig {
                 index,
-                workers: plan.workers_per_server,
                 limits,
                 requests_per_turn: REQUESTS_PER_ROUND,
-                allow_flush: true,
-                evict: true,
                 clustered: plan.placement == KeyPlacement::Map,
-                cas_shown: true,
-                auth: AuthMode::Open,
-                admin: AdminConfig::default(),
                 hot_keys: plan.hot_keys.clone(),
-                seed: plan.seed ^ (workers.len() as u64 + 1),
                 boot: BootId(server as u64 + 1),
-                start,
                 first_version: first_version(plan.seed ^ server as u64),
+                ..WorkerConfig::new(
+                    plan.workers_per_server,
+                    start,
+                    plan.seed ^ (workers.len() as u64 + 1),
+                )
             };
             let mut core = WorkerCore::new(config, &pool).map_err(|error| error.to_string())?;
             if let Some(map) = map {
