@@ -3,67 +3,13 @@
 //! The reply parser of the protocol crate tells the two dialects of memcached apart, `resp` reads what Redis
 //! says; here all become the few things that a get or a set can hear.
 
+use super::parsed::{Answer, Parsed};
+use super::request::Request;
 use super::resp;
 use super::work::Work;
 use crate::Protocol;
 use evenkeel_protocol::{Limits, MetaStatus, Reply, ReplyOutcome, parse_reply};
-use evenkeel_types::CacheletId;
-use evenkeel_workload::{KeyList, Operation};
-
-/// A request from its draw to its last answer. Reused, so that its buffers stay.
-#[derive(Debug, Default)]
-pub(crate) struct Request {
-    pub(crate) operation: Operation,
-    pub(crate) keys: KeyList,
-    /// Size of the value to write, where the source tells it.
-    pub(crate) value_len: Option<u32>,
-    /// Time to live of the value to write in seconds, where the source tells it.
-    pub(crate) ttl_s: Option<u32>,
-    /// When it was meant to be sent; latency counts from here.
-    pub(crate) intended_ns: u64,
-    /// When it was encoded.
-    pub(crate) sent_ns: u64,
-    /// The cachelet of the key, where the load knows the owners of keys.
-    pub(crate) cachelet: Option<CacheletId>,
-    /// A set after a miss.
-    refill: bool,
-    /// Makes a counter that was missed.
-    pub(crate) begins_counter: bool,
-    /// The item was not there, or was.
-    not_done: bool,
-    /// Keys whose value has come. As long as `keys` once an answer has come.
-    found: Vec<bool>,
-    /// The next key to be answered.
-    next: usize,
-    failed: bool,
-}
-
-/// One answer of the server.
-#[derive(Debug)]
-pub(crate) enum Answer<'a> {
-    /// A value, with its key in the classic dialect.
-    Value {
-        key: Option<&'a [u8]>,
-        value: &'a [u8],
-    },
-    /// The end of a classic get.
-    End,
-    /// A key that is not there, where each key has an answer of its own.
-    Miss,
-    /// It was done.
-    Done,
-    /// It was not done, without an error: the item is there, or is not.
-    NotDone,
-    /// An error line.
-    Error(&'a [u8]),
-}
-
-/// What the bytes so far amount to.
-pub(crate) enum Parsed<'a> {
-    Answer { answer: Answer<'a>, consumed: usize },
-    Incomplete { total: usize },
-    Malformed,
-}
+use evenkeel_workload::Operation;
 
 /// Reads the first answer of `bytes`.
 #[inline]

@@ -1,8 +1,10 @@
 //! A connection's share of a load whose requests are drawn and encoded when they are sent.
 
 use super::alike::Alike;
-use super::answer::{Answer, Parsed, Progress, Request, next_answer};
-use super::connection::{Loss, OUTPUT_LEN_MAX, Taken, out_of_step, write};
+use super::answer::{Progress, next_answer};
+use super::parsed::{Answer, Parsed};
+use super::request::Request;
+use super::wire::{Loss, OUTPUT_LEN_MAX, Taken, out_of_step, write};
 use super::work::Work;
 use crate::target::Socket;
 use std::collections::VecDeque;

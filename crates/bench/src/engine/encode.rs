@@ -1,6 +1,6 @@
 //! Requests as bytes.
 
-use super::answer::Request;
+use super::request::Request;
 use super::resp;
 use crate::{LoadPlan, Protocol, value};
 use evenkeel_protocol::compose::MetaLine;

@@ -7,9 +7,11 @@
 //! parser, and to what the engine makes of any answer; so both count alike.
 
 use super::alike::Alike;
-use super::answer::{Parsed, Progress, Request, next_answer};
-use super::connection::{Loss, OUTPUT_LEN_MAX, Taken, out_of_step, write};
+use super::answer::{Progress, next_answer};
+use super::parsed::Parsed;
+use super::request::Request;
 use super::ring::{Kind, Ring};
+use super::wire::{Loss, OUTPUT_LEN_MAX, Taken, out_of_step, write};
 use super::work::Work;
 use crate::Protocol;
 use crate::target::Socket;

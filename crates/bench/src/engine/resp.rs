@@ -1,7 +1,7 @@
 //! What of Redis' protocol (RESP 2, redis.io/docs/latest/develop/reference/protocol-spec) a comparison needs:
 //! `GET`, `MGET`, `SET` and what comes nearest to memcached's other operations, and their answers.
 
-use super::answer::{Answer, Parsed};
+use super::parsed::{Answer, Parsed};
 use evenkeel_protocol::{Limits, StoreVerb};
 use evenkeel_workload::Operation;
 

@@ -4,8 +4,8 @@
 //! under pipelines. Done beforehand, it costs the load nothing. Connections begin at different places of the
 //! ring; what a connection has in flight is a range of it.
 
-use super::answer::Request;
 use super::encode::Encoder;
+use super::request::Request;
 use crate::{LoadPlan, Protocol, Source};
 use evenkeel_workload::{Arrivals, Operation, Workload};
 use memchr::memchr2;

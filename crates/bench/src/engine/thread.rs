@@ -5,9 +5,11 @@
 //! silent, and ten times it publishes its figures. An open loop sleeps on a timer of the
 //! kernel with nanosecond resolution instead of the millisecond timeout of `epoll_wait`.
 
-use super::connection::{Connection, INPUT_LEN, Loss};
+use super::connection::{Connection, INPUT_LEN};
+
 use super::feed::Feed;
 use super::stats::Mailbox;
+use super::wire::Loss;
 use super::work::Work;
 use crate::LoadPlan;
 use crate::timer::Timer;

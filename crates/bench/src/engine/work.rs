@@ -1,8 +1,8 @@
 //! What a thread of load has besides its connections: where requests come from and where they end.
 
-use super::answer::Request;
 use super::encode::{Encoder, Route};
 use super::feed::Feed;
+use super::request::Request;
 use super::stats::LoadStats;
 use crate::{BadUsage, LoadPlan, value};
 use evenkeel_protocol::Limits;
