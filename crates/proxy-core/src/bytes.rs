@@ -1,13 +1,13 @@
 //! A queue of bytes that is appended to at one end and consumed at the other, contiguous.
 
-use super::limits::{SPARE_BUFFER_KEEP_MAX, SPARE_BUFFERS_MAX};
+use crate::limits::{SPARE_BUFFER_KEEP_MAX, SPARE_BUFFERS_MAX};
 
 /// Above this many spare bytes an emptied queue is given back to the allocator.
 const KEEP_MAX: usize = 64 * 1024;
 
 /// Bytes in the order they were put in.
 #[derive(Debug, Default)]
-pub(super) struct ByteQueue {
+pub(crate) struct ByteQueue {
     bytes: Vec<u8>,
     /// Invariant: `start <= bytes.len()`; everything before it is consumed.
     start: usize,
@@ -79,7 +79,7 @@ impl ByteQueue {
 
 /// Keeps an emptied buffer for another use, within limits.
 #[inline]
-pub(super) fn keep_buffer(spare: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {
+pub(crate) fn keep_buffer(spare: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {
     if spare.len() < SPARE_BUFFERS_MAX && buffer.capacity() <= SPARE_BUFFER_KEEP_MAX {
         buffer.clear();
         spare.push(buffer);

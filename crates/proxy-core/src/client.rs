@@ -10,20 +10,24 @@
 //!   out <── [ waiting ][ bytes ][ waiting ][ text ]     sequence numbers never repeat
 //! ```
 
-use super::bytes::{ByteQueue, keep_buffer};
-use super::in_flight::Question;
-use super::limits::{ANSWER_RESERVE_START, PIPELINE_MAX};
-use super::per_route::{PerRoute, RouteId};
-use super::pool::PoolId;
-use super::routes::RenameId;
-use super::show::{self, Tally};
-use super::stats::ProxyStats;
+use crate::bytes::{ByteQueue, keep_buffer};
+use crate::limits::{ANSWER_RESERVE_START, PIPELINE_MAX};
+use crate::pipe::in_flight::Question;
+use crate::pool::PoolId;
+use crate::routes::RenameId;
+use crate::show;
+use crate::show::Tally;
+use crate::stats::listing::ProxyStats;
+use crate::stats::per_route::{PerRoute, RouteId};
 use core::mem;
-use evenkeel_hotkeys::client::{Answer, ReadTicket};
-use evenkeel_protocol::auth::{Dialect, Sasl};
+use evenkeel_hotkeys::client::Answer;
+use evenkeel_hotkeys::client::ReadTicket;
+use evenkeel_protocol::auth::Dialect;
+use evenkeel_protocol::auth::Sasl;
 use evenkeel_protocol::binary::Echo;
 use evenkeel_protocol::text;
-use evenkeel_types::{Instant, KeyHash};
+use evenkeel_types::Instant;
+use evenkeel_types::KeyHash;
 use std::collections::VecDeque;
 
 /// Ring places that an idle connection keeps.
@@ -31,7 +35,7 @@ const RING_KEEP_MAX: usize = 64;
 
 /// How the application wants to see an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Show {
+pub(crate) enum Show {
     /// Nothing: `noreply`.
     Nothing,
     /// `VALUE` of `get`, `gets`, `gat` and `gats`; nothing for a miss.
@@ -69,7 +73,7 @@ impl Show {
 
 /// What the proxy has asked of an item besides what the application did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Unasked {
+pub(crate) struct Unasked {
     /// Its CAS unique.
     pub cas: bool,
     /// Its client flags.
@@ -78,7 +82,7 @@ pub(super) struct Unasked {
 
 /// A meta command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(crate) enum Verb {
     Get,
     Set,
     Delete,
@@ -88,7 +92,7 @@ pub(super) enum Verb {
 
 /// The place of an answer.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     pub show: Show,
     pub state: State,
     /// What the CSM cache of a pool knows of a read; see
@@ -114,7 +118,7 @@ impl Slot {
 }
 
 #[derive(Debug)]
-pub(super) enum State {
+pub(crate) enum State {
     /// Awaited from a backend.
     Waiting,
     /// Awaited from all servers; see `flush.rs`.
@@ -131,7 +135,7 @@ pub(super) enum State {
 
 /// An answer that waits for its turn.
 #[derive(Debug)]
-pub(super) struct Answered {
+pub(crate) struct Answered {
     /// What the application gets; nothing for a miss of `get`.
     pub bytes: Vec<u8>,
     /// Whether it stands for the rest of a multi-get, too.
@@ -141,7 +145,7 @@ pub(super) struct Answered {
 
 /// The answer to a read, and the question, which may have to be asked again.
 #[derive(Debug)]
-pub(super) struct HeldRead {
+pub(crate) struct HeldRead {
     pub answered: Answered,
     pub answer: Answer,
     pub question: Question,
@@ -149,7 +153,7 @@ pub(super) struct HeldRead {
 
 /// The rest of a multi-get of which some keys have been asked for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MultiGet {
+pub(crate) struct MultiGet {
     pub with_cas: bool,
     /// Of `gat` and `gats`.
     pub exptime: Option<i64>,
@@ -159,7 +163,7 @@ pub(super) struct MultiGet {
 
 /// Input that waits behind one request that is parked after the other.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HeldBack {
+pub(crate) struct HeldBack {
     /// From when on.
     pub since: Instant,
     /// The request before the next one was parked, too, or would have been.
@@ -176,7 +180,7 @@ impl HeldBack {
 }
 
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     out: ByteQueue,
     ring: VecDeque<Slot>,
     /// Sequence number of the front of the ring.

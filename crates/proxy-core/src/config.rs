@@ -1,14 +1,15 @@
 //! What a proxy worker is told when it is made, and again when its configuration changes.
 
-use super::limits::{CONNECT_TIMEOUT, FAILOVER_TTL, OUT_CLOSE, REQUEST_TIMEOUT, REQUESTS_PER_TURN};
-use super::pool::ServerList;
-use super::request_log::RequestLogConfig;
-use super::routes::RouteTable;
+use crate::limits::{CONNECT_TIMEOUT, FAILOVER_TTL, OUT_CLOSE, REQUEST_TIMEOUT, REQUESTS_PER_TURN};
+use crate::pool::ServerList;
+use crate::request_log::RequestLogConfig;
+use crate::routes::RouteTable;
 use core::fmt;
 use core::time::Duration;
 use evenkeel_hotkeys::plain::PlainConfig;
 use evenkeel_protocol::Limits;
-use evenkeel_protocol::auth::{AuthMode, Credentials};
+use evenkeel_protocol::auth::AuthMode;
+use evenkeel_protocol::auth::Credentials;
 use evenkeel_types::UnixSeconds;
 use std::sync::Arc;
 
@@ -196,7 +197,7 @@ impl Default for PoolSettings {
 impl ProxyConfig {
     /// Bytes of unread answers from which on an application's connection is closed.
     #[inline]
-    pub(super) fn unread_max(&self) -> usize {
+    pub(crate) fn unread_max(&self) -> usize {
         let items = self.limits.item_size_max.saturating_mul(2);
         items.max(OUT_CLOSE)
     }

@@ -8,19 +8,19 @@
 //! asked of it is under way: a request of its may still move from one server to another, or be asked
 //! again.
 
-use super::backend::{Backend, Peer};
-use super::client::State;
-use super::collapse::Places;
-use super::config::{Failover, PoolConfig, PoolKind, ProxyConfig};
-use super::failover::NOBODY;
-use super::limits::LEAVING_LOOK;
-use super::per_route::RouteId;
-use super::pool::{
+use crate::answer::shared::Places;
+use crate::client::State;
+use crate::config::{Failover, PoolConfig, PoolKind, ProxyConfig};
+use crate::limits::LEAVING_LOOK;
+use crate::pipe::backend::{Backend, Peer};
+use crate::pool::{
     EvenkeelPool, LeftServers, MemcachedPool, Pool, PoolId, ServerList, Servers, server_name,
 };
-use super::routes::RenameId;
-use super::way::{Way, ways_of};
-use super::{BackendId, ProxyCore};
+use crate::request::way::{Way, ways_of};
+use crate::routes::RenameId;
+use crate::stats::per_route::RouteId;
+use crate::under_way::catch_up::NOBODY;
+use crate::{BackendId, ProxyCore};
 use evenkeel_hotkeys::client::ClientLeases;
 use evenkeel_types::Instant;
 use std::collections::BTreeSet;
@@ -39,7 +39,7 @@ impl ProxyCore {
         self.greet_strangers(now);
     }
 
-    pub(super) fn take_over(&mut self, now: Instant, config: &Arc<ProxyConfig>) {
+    pub(crate) fn take_over(&mut self, now: Instant, config: &Arc<ProxyConfig>) {
         assert!(
             config.requests_per_turn > 0,
             "a turn has room for a request"
@@ -78,7 +78,7 @@ impl ProxyCore {
     }
 
     /// Whoever has requests under way waits for their answers before asking anything further.
-    pub(super) fn begin_era(&mut self) {
+    pub(crate) fn begin_era(&mut self) {
         self.era += 1;
         if self.watches {
             self.forget_truths();
@@ -233,7 +233,7 @@ impl ProxyCore {
     }
 
     /// Forgets pools that are no longer configured once nothing can be asked of them any more.
-    pub(super) fn forget_left_pools(&mut self, now: Instant) {
+    pub(crate) fn forget_left_pools(&mut self, now: Instant) {
         if self.leaving_look.is_none_or(|at| at > now) {
             return;
         }

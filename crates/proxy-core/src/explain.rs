@@ -6,16 +6,20 @@
 //!
 //! Commands that take the same way are explained together.
 
-use super::backend::{Backend, Peer};
-use super::config::{Failover, OnDown};
-use super::pool::{EvenkeelPool, MemcachedPool, Pool, Servers};
-use super::routes::{CommandClass, Renamed, RouteConfig};
-use super::way::WayTo;
-use super::{BackendId, ClientId, ProxyCore};
+use crate::config::{Failover, OnDown};
+use crate::pipe::backend::{Backend, Peer};
+use crate::pool::{EvenkeelPool, MemcachedPool, Pool, Servers};
+use crate::request::way::WayTo;
+use crate::routes::{CommandClass, Renamed, RouteConfig};
+use crate::{BackendId, ClientId, ProxyCore};
 use evenkeel_placement::renaming::shadows;
-use evenkeel_protocol::{KEY_LEN_MAX, text};
-use evenkeel_types::{Instant, KeyHash, ServerId};
-use serde::{Deserialize, Serialize};
+use evenkeel_protocol::KEY_LEN_MAX;
+use evenkeel_protocol::text;
+use evenkeel_types::Instant;
+use evenkeel_types::KeyHash;
+use evenkeel_types::ServerId;
+use serde::Deserialize;
+use serde::Serialize;
 
 /// Other places of a key that are listed; the rest are counted. Of tens of servers nobody reads on.
 pub const PLACES_LISTED_MAX: usize = 8;
@@ -214,7 +218,7 @@ impl ProxyCore {
     }
 
     /// Answers `stats explain KEY`, in one line of JSON.
-    pub(super) fn explain_asked(&mut self, now: Instant, id: ClientId, key: &[u8]) {
+    pub(crate) fn explain_asked(&mut self, now: Instant, id: ClientId, key: &[u8]) {
         let explanation = match self.explain(now, key, true) {
             Ok(explanation) => explanation,
             Err(words) => return self.say(id, words),

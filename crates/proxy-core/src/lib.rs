@@ -55,54 +55,26 @@
 )]
 
 mod answer;
-mod backend;
-mod binary;
 mod bytes;
 mod client;
-mod collapse;
-mod commands;
 mod config;
 mod configure;
 mod explain;
-mod failover;
-mod flush;
-mod health;
-mod hot;
-mod in_flight;
 mod kept;
-mod latency;
 pub mod limits;
-mod login;
 mod map;
-mod metrics;
-mod missed;
-mod multi_get;
-mod pace;
-mod parking;
-mod per_route;
+mod pipe;
 mod pool;
-mod pool_stats;
-mod question;
-mod quick;
-mod recovery;
-mod release;
 mod request;
 mod request_log;
 mod routes;
-mod settle;
-mod shed;
 mod show;
 mod slab;
-mod speech;
 mod stats;
-mod stream;
 #[cfg(test)]
 mod tests;
-mod way;
-mod whole;
-mod window;
+mod under_way;
 
-pub use backend::BackendCounters;
 pub use config::{
     Access, DEFAULT_POOL, Failover, Login, MapSource, OnDown, PoolConfig, PoolKind, PoolSettings,
     ProxyConfig, Revision, TlsId,
@@ -111,21 +83,22 @@ pub use explain::{
     Destination, Explanation, Exptimes, HealthSeen, HotSeen, KeyWay, PLACES_LISTED_MAX, Placing,
     RouteFound, ServerSeen,
 };
-pub use hot::HotKeyReport;
-pub use latency::{Histogram, Latency};
-pub use metrics::render as render_metrics;
-pub use per_route::{ROUTES_COUNTED_MAX, RouteCounters, RouteName, RouteStats};
+pub use pipe::backend::BackendCounters;
 pub use pool::ServerList;
-pub use pool_stats::PoolStats;
 pub use request_log::{LoggedRequest, RequestLogConfig, SLOW_LOGGED_PER_SECOND_MAX};
 pub use routes::{
     ADD_PREFIX_LEN_MAX, CommandClass, Commands, ROUTES_MAX, RouteConfig, RouteError, RouteTable,
     RouteTarget, TTL_BOUND_MAX, TtlBounds,
 };
 pub use slab::Key;
-pub use stats::{BackendStats, DiscoveryStats, ProcessStats, ProxyStats, WorkerCounts};
+pub use stats::hot_keys::HotKeyReport;
+pub use stats::latency::{Histogram, Latency};
+pub use stats::listing::{BackendStats, DiscoveryStats, ProcessStats, ProxyStats, WorkerCounts};
+pub use stats::metrics::render as render_metrics;
+pub use stats::per_route::{ROUTES_COUNTED_MAX, RouteCounters};
+pub use stats::pool_metrics::PoolStats;
+pub use stats::route_stats::{RouteName, RouteStats};
 
-use backend::{Backend, Link, Peer};
 use client::Client;
 use core::time::Duration;
 use evenkeel_hotkeys::ages::Ages;
@@ -133,21 +106,22 @@ use evenkeel_hotkeys::client::Connection;
 use evenkeel_protocol::auth::{Protocols, opening};
 use evenkeel_protocol::{KeyAt, Limits, compose};
 use evenkeel_types::{Epoch, Instant, UnixSeconds};
-use flush::Flush;
-use multi_get::GroupDraft;
-use parking::Parking;
-use per_route::PerRoute;
+use pipe::backend::{Backend, Link, Peer};
 use pool::{Pool, PoolId};
-use quick::KeyHome;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use request::multi_get::GroupDraft;
+use request::quick::KeyHome;
+use request::way::Way;
 use request_log::RequestLog;
 use routes::{Renamed, Renames};
 use slab::Slab;
-use stats::StatsKind;
+use stats::listing::StatsKind;
+use stats::per_route::PerRoute;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use way::Way;
+use under_way::flush::Flush;
+use under_way::park::Parking;
 
 /// Names a connection of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -542,7 +516,7 @@ impl ProxyCore {
                 let login = backend.login_to_say();
                 backend.greet(until, |out| {
                     if let Some(login) = login {
-                        login::compose(out, &login);
+                        pipe::login::compose(out, &login);
                     }
                     compose::request::version(out);
                 });

@@ -4,13 +4,15 @@
 //! they get no further requests and are closed when what was asked of them is answered or late. So a server that was restarted
 //! is connected to at once, whatever is known against its former life.
 
-use super::backend::{Backend, Peer};
-use super::config::MapSource;
-use super::pool::{PoolId, Servers, server_name};
-use super::slab::Slab;
-use super::{BackendId, ProxyCore};
-use evenkeel_types::map::{ClusterMap, ServerEntry};
-use evenkeel_types::{Instant, WorkerRef};
+use crate::config::MapSource;
+use crate::pipe::backend::{Backend, Peer};
+use crate::pool::{PoolId, Servers, server_name};
+use crate::slab::Slab;
+use crate::{BackendId, ProxyCore};
+use evenkeel_types::Instant;
+use evenkeel_types::WorkerRef;
+use evenkeel_types::map::ClusterMap;
+use evenkeel_types::map::ServerEntry;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -78,7 +80,7 @@ impl ProxyCore {
     }
 
     /// No further requests; closed when those under way are answered.
-    pub(super) fn retire(&mut self, id: BackendId) {
+    pub(crate) fn retire(&mut self, id: BackendId) {
         if let Some(backend) = self.backends.get_mut(id.0) {
             backend.retired = true;
         }

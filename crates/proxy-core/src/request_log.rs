@@ -6,18 +6,24 @@
 //!
 //! The quick way leaves a request that will be logged to the way proper ([`RequestLog::picks`]).
 
-use super::failover::parse_own;
-use super::in_flight::{Progress, Question, Tag};
-use super::per_route::RouteId;
-use super::pool::{Pool, Servers};
-use super::recovery::Failure;
-use super::show::Tally;
-use super::stats::ProxyStats;
-use super::{BackendId, ClientId, Output, ProxyCore};
+use crate::pipe::in_flight::{Progress, Question, Tag};
+use crate::pool::{Pool, Servers};
+use crate::show::Tally;
+use crate::stats::listing::ProxyStats;
+use crate::stats::per_route::RouteId;
+use crate::under_way::again::Failure;
+use crate::under_way::catch_up::parse_own;
+use crate::{BackendId, ClientId, Output, ProxyCore};
 use core::time::Duration;
 use evenkeel_hotkeys::plain::NAME_PREFIX_LEN;
-use evenkeel_protocol::{Direction, KeyScratch, Meta, Request, StoreVerb, base64};
-use evenkeel_types::{Instant, KeyHash};
+use evenkeel_protocol::Direction;
+use evenkeel_protocol::KeyScratch;
+use evenkeel_protocol::Meta;
+use evenkeel_protocol::Request;
+use evenkeel_protocol::StoreVerb;
+use evenkeel_protocol::base64;
+use evenkeel_types::Instant;
+use evenkeel_types::KeyHash;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::Rng;
 use serde::Serialize;
@@ -135,7 +141,7 @@ struct TooManySlow;
 
 /// Decides which requests are logged.
 #[derive(Debug)]
-pub(super) struct RequestLog {
+pub(crate) struct RequestLog {
     config: RequestLogConfig,
     /// The request that is logged by chance: the next one is 1, 0 none is.
     left: u32,
@@ -214,7 +220,7 @@ fn gap(mean: u32, random: &mut SplitMix64) -> u32 {
 
 impl ProxyCore {
     /// Begins, goes on or ends to log as it is configured.
-    pub(super) fn take_over_log(&mut self, wanted: Option<&RequestLogConfig>) {
+    pub(crate) fn take_over_log(&mut self, wanted: Option<&RequestLogConfig>) {
         if self.log.as_ref().map(|log| &log.config) != wanted {
             self.log = wanted.map(|config| RequestLog::new(*config, &mut self.random));
         }
@@ -222,7 +228,7 @@ impl ProxyCore {
 
     /// The awaited request of a server is answered, and still there: logs it if it is to be.
     #[inline]
-    pub(super) fn log_answered(&mut self, id: BackendId) {
+    pub(crate) fn log_answered(&mut self, id: BackendId) {
         if self.log.is_some() {
             self.look_at_answered(id);
         }
@@ -291,7 +297,7 @@ impl ProxyCore {
 
     /// A request is given up: logs it if it is to be.
     #[inline(never)]
-    pub(super) fn log_failed(&mut self, question: &Question, failure: &Failure, as_miss: bool) {
+    pub(crate) fn log_failed(&mut self, question: &Question, failure: &Failure, as_miss: bool) {
         let tag = question.tag;
         if tag.route == RouteId::NONE || self.log.is_none() {
             return;

@@ -3,30 +3,30 @@
 //! A core has several. Each has connections of its own, also where two name the same server: their
 //! timeouts differ, and one's slow answers are not in the way of the other's.
 
+use crate::BackendId;
+use crate::answer::shared::Places;
+use crate::config::{DEFAULT_POOL, MapSource, PoolSettings};
+use crate::slab::Key;
+use core::time::Duration;
+pub(crate) use evenkeel::EvenkeelPool;
+use evenkeel_hotkeys::client::ClientLeases;
+use evenkeel_hotkeys::plain::PlainHotKeys;
+use evenkeel_types::Epoch;
+pub(crate) use left::LeftServers;
+pub(crate) use plain::MemcachedPool;
+pub use plain::ServerList;
+use std::sync::Arc;
 mod evenkeel;
+pub(crate) mod hot;
 mod left;
 mod plain;
 
-pub(super) use evenkeel::EvenkeelPool;
-pub(super) use left::LeftServers;
-pub(super) use plain::MemcachedPool;
-pub use plain::ServerList;
-
-use super::collapse::Places;
-use super::config::{DEFAULT_POOL, MapSource, PoolSettings};
-use super::slab::Key;
-use super::{BackendId, Epoch};
-use core::time::Duration;
-use evenkeel_hotkeys::client::ClientLeases;
-use evenkeel_hotkeys::plain::PlainHotKeys;
-use std::sync::Arc;
-
 /// Names a pool of one core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct PoolId(pub Key);
+pub(crate) struct PoolId(pub Key);
 
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     pub name: Arc<str>,
     pub settings: PoolSettings,
     pub servers: Servers,
@@ -46,7 +46,7 @@ pub(super) struct Pool {
 
 /// What the servers of a pool are.
 #[derive(Debug)]
-pub(super) enum Servers {
+pub(crate) enum Servers {
     Evenkeel(EvenkeelPool),
     Memcached(MemcachedPool),
 }
@@ -109,7 +109,7 @@ impl Pool {
 }
 
 /// How statistics and errors call a server of a pool.
-pub(super) fn server_name(pool: &str, server: &str) -> String {
+pub(crate) fn server_name(pool: &str, server: &str) -> String {
     match pool {
         DEFAULT_POOL => server.to_owned(),
         pool => format!("{pool}/{server}"),

@@ -2,7 +2,9 @@
 //! warm cache stays warm when the proxy is put in front of it.
 
 use crate::BackendId;
-use evenkeel_placement::config::{PlacementConfig, PlacementError, Server};
+use evenkeel_placement::config::PlacementConfig;
+use evenkeel_placement::config::PlacementError;
+use evenkeel_placement::config::Server;
 use evenkeel_placement::pool::Placement;
 use std::sync::Arc;
 

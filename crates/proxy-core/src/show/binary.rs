@@ -5,14 +5,22 @@
 //! tell, and whether it is left out: a quiet read tells hits alone, any other quiet command failures
 //! alone.
 
-use super::{Tally, Unfit, key_of, version};
-use crate::failover::NO_CAS_ELSEWHERE;
-use crate::multi_get::without_newline;
+use crate::request::multi_get::without_newline;
+use crate::request::speech::NO_META;
+use crate::request::way::{DENIED, READ_ONLY};
 use crate::routes::Rename;
-use crate::speech::NO_META;
-use crate::way::{DENIED, READ_ONLY};
-use evenkeel_protocol::binary::{Echo, Opcode, Status, answer};
-use evenkeel_protocol::{KeyScratch, MetaReply, MetaStatus, Reply, SentKey, text};
+use crate::show::{Tally, Unfit, key_of, version};
+use crate::under_way::catch_up::NO_CAS_ELSEWHERE;
+use evenkeel_protocol::KeyScratch;
+use evenkeel_protocol::MetaReply;
+use evenkeel_protocol::MetaStatus;
+use evenkeel_protocol::Reply;
+use evenkeel_protocol::SentKey;
+use evenkeel_protocol::binary::Echo;
+use evenkeel_protocol::binary::Opcode;
+use evenkeel_protocol::binary::Status;
+use evenkeel_protocol::binary::answer;
+use evenkeel_protocol::text;
 
 /// Whether a command is one that a value answers.
 pub(crate) fn is_get(echo: Echo) -> bool {
@@ -24,7 +32,7 @@ pub(crate) fn is_get(echo: Echo) -> bool {
 }
 
 /// As [`compose`](super::compose), for a reply that is no error.
-pub(super) fn compose(
+pub(crate) fn compose(
     out: &mut Vec<u8>,
     echo: Echo,
     rename: Option<&Rename>,

@@ -4,23 +4,29 @@
 //! was asked in meta commands; both say the same things in other words. What only agreed peers may
 //! see (γ, newest version, a CAS unique that the application did not ask for) is left out.
 
-pub(super) mod binary;
+use crate::client::{Show, Unasked, Verb};
+use crate::request::multi_get::without_newline;
+use crate::routes::Rename;
+use crate::stats::listing::ProxyStats;
+use evenkeel_protocol::MetaReply;
+use evenkeel_protocol::MetaStatus;
+use evenkeel_protocol::Reply;
+use evenkeel_protocol::Request;
+use evenkeel_protocol::RequestOutcome;
+use evenkeel_protocol::Value;
+use evenkeel_protocol::compose;
+use evenkeel_protocol::compose::MetaLine;
+use evenkeel_protocol::compose::answer;
+use evenkeel_protocol::parse_request;
+use evenkeel_protocol::text;
+use evenkeel_types::Version;
+pub(crate) mod binary;
 #[cfg(test)]
 mod tests;
 
-use super::client::{Show, Unasked, Verb};
-use super::multi_get::without_newline;
-use super::routes::Rename;
-use super::stats::ProxyStats;
-use evenkeel_protocol::compose::{self, MetaLine, answer};
-use evenkeel_protocol::{
-    MetaReply, MetaStatus, Reply, Request, RequestOutcome, Value, parse_request, text,
-};
-use evenkeel_types::Version;
-
 /// What an answer adds to the statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tally {
+pub(crate) enum Tally {
     Nothing,
     GetHit,
     GetMiss,
@@ -105,11 +111,11 @@ impl Tally {
 
 /// The answer cannot belong to the question: the peer has lost its place, or we have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unfit;
+pub(crate) struct Unfit;
 
 /// Whether the server itself says that something went wrong.
 #[inline]
-pub(super) fn is_error(reply: &Reply<'_>) -> bool {
+pub(crate) fn is_error(reply: &Reply<'_>) -> bool {
     matches!(
         reply,
         Reply::Error | Reply::ClientError(_) | Reply::ServerError(_)
@@ -121,7 +127,7 @@ pub(super) fn is_error(reply: &Reply<'_>) -> bool {
 /// Where the server knows the key by another name, `rename` says how to turn it back. An error of the
 /// server is passed on as it is; the caller has to put that of a multi-get's key in
 /// the place of `END`.
-pub(super) fn compose(
+pub(crate) fn compose(
     out: &mut Vec<u8>,
     show: Show,
     rename: Option<&Rename>,
@@ -158,7 +164,7 @@ pub(super) fn compose(
 }
 
 /// Writes what the application gets instead of a value that no server could be asked for.
-pub(super) fn compose_miss(
+pub(crate) fn compose_miss(
     out: &mut Vec<u8>,
     show: Show,
     rename: Option<&Rename>,
@@ -193,7 +199,7 @@ pub(super) fn compose_miss(
 }
 
 /// What the application gets for an error line of a server or of the proxy.
-pub(super) fn refusal(show: Show, line: Vec<u8>) -> Vec<u8> {
+pub(crate) fn refusal(show: Show, line: Vec<u8>) -> Vec<u8> {
     let Show::Binary(echo) = show else {
         return line;
     };
@@ -203,7 +209,7 @@ pub(super) fn refusal(show: Show, line: Vec<u8>) -> Vec<u8> {
 }
 
 /// A `VALUE` of a server, whose bytes are `raw`.
-pub(super) fn value_as_sent(
+pub(crate) fn value_as_sent(
     out: &mut Vec<u8>,
     rename: Option<&Rename>,
     value: &Value<'_>,
@@ -221,7 +227,7 @@ pub(super) fn value_as_sent(
 }
 
 /// The version of what a read found, if the answer tells.
-pub(super) fn version(reply: &Reply<'_>) -> Option<Version> {
+pub(crate) fn version(reply: &Reply<'_>) -> Option<Version> {
     match reply {
         Reply::Meta(meta) => meta.flags.unsigned(b'c').map(Version),
         _ => None,
@@ -229,7 +235,7 @@ pub(super) fn version(reply: &Reply<'_>) -> Option<Version> {
 }
 
 /// The key in a question that begins with a word of two letters and has flags.
-fn key_of(question: &[u8]) -> &[u8] {
+pub(crate) fn key_of(question: &[u8]) -> &[u8] {
     let key = question.get(3..).unwrap_or_default();
     let len = key
         .iter()
@@ -475,7 +481,7 @@ fn nothing(reply: &Reply<'_>) -> Result<Tally, Unfit> {
 }
 
 /// `SERVER_ERROR` in the proxy's own words.
-pub(super) fn server_error(words: core::fmt::Arguments<'_>) -> Vec<u8> {
+pub(crate) fn server_error(words: core::fmt::Arguments<'_>) -> Vec<u8> {
     let mut line = Vec::new();
     compose::answer::server_error(&mut line, &words.to_string());
     line

@@ -1,0 +1,191 @@
+//! `mg` of hot keys.
+//!
+//! An `mg` that wants the value, and nothing that only the key's own server knows, goes to a copy as a `get`
+//! does. It is asked in its own words with another name in front of the key, and what the copy says of
+//! name and CAS unique is replaced by what the home would say. At the home it is asked besides for what the
+//! next one may need: the unique, and with a value its client flags. The application does not see those.
+
+use crate::answer::hot::found;
+use crate::client::Unasked;
+use crate::pipe::backend::Peer;
+use crate::pipe::in_flight::Ask;
+use crate::pool::hot::Sent;
+use crate::pool::{Pool, PoolId};
+use crate::request::way::{WayKey, WayTo};
+use crate::under_way::catch_up::parse_own;
+use crate::{BackendId, ProxyCore};
+use evenkeel_hotkeys::client::Answer;
+use evenkeel_hotkeys::client::ReadTicket;
+use evenkeel_hotkeys::plain::NAME_PREFIX_LEN;
+use evenkeel_hotkeys::plain::NamePrefix;
+use evenkeel_hotkeys::plain::Wants;
+use evenkeel_protocol::FLAG_COUNT_MAX;
+use evenkeel_protocol::KeyScratch;
+use evenkeel_protocol::MetaFlags;
+use evenkeel_protocol::MetaReply;
+use evenkeel_protocol::MetaStatus;
+use evenkeel_protocol::Reply;
+use evenkeel_protocol::Request;
+use evenkeel_protocol::compose::number;
+use evenkeel_types::Epoch;
+use evenkeel_types::Instant;
+use evenkeel_types::KeyHash;
+
+/// What is before the key of an `mg`.
+const MG: &[u8] = b"mg ";
+
+/// Flags that may be added to an `mg` here: `c` and `f`.
+const ADDED_MAX: usize = 2;
+
+impl ProxyCore {
+    /// Whether a copy could answer an `mg` with these flags, and what is to be asked besides.
+    #[inline]
+    pub(crate) fn watch_mg(
+        &self,
+        way: &WayTo,
+        key: WayKey<'_>,
+        flags: &MetaFlags<'_>,
+    ) -> (bool, Unasked) {
+        if !self.watches || way.as_meta {
+            return (false, Unasked::default());
+        }
+        self.watch_plain_mg(way, key, flags)
+    }
+
+    #[inline(never)]
+    fn watch_plain_mg(
+        &self,
+        way: &WayTo,
+        key: WayKey<'_>,
+        flags: &MetaFlags<'_>,
+    ) -> (bool, Unasked) {
+        let has_room = flags.iter().count() + ADDED_MAX <= FLAG_COUNT_MAX;
+        // `u` does not count as an access, which a copy's is not either; a key in base64 is sent so.
+        let mut letters = flags.iter().map(|(letter, _)| letter);
+        let is_of_copy = flags.has(b'v')
+            && !key.sent.base64
+            && letters.all(|letter| b"cfkOqsuv".contains(&letter));
+        let hot = self
+            .pools
+            .get(way.pool.0)
+            .and_then(|pool| pool.hot.as_deref());
+        let is_tracked = hot.is_some_and(|hot| hot.is_tracked(KeyHash::of(key.stored), key.stored));
+        let adds = has_room && is_tracked;
+        let unasked = Unasked {
+            cas: adds && !flags.has(b'c'),
+            flags: adds && flags.has(b'v') && !flags.has(b'f'),
+        };
+        (has_room && is_of_copy, unasked)
+    }
+
+    /// The key of the awaited question, if it is an `mg` of a hot key at its home.
+    #[inline]
+    pub(crate) fn hot_key_of_mg(&mut self, id: BackendId) -> Option<(PoolId, Vec<u8>)> {
+        if !self.watches {
+            return None;
+        }
+        let backend = self.backends.get_mut(id.0)?;
+        if backend.peer != Peer::Memcached {
+            return None;
+        }
+        let (question, request) = backend.awaited()?;
+        let tag = request.tag;
+        // Only what is tracked has a hash.
+        if tag.hash == KeyHash(0) || tag.is_replica || tag.ask != Ask::Single {
+            return None;
+        }
+        let Some(Request::MetaGet(meta)) = parse_own(question) else {
+            return None;
+        };
+        let mut scratch = KeyScratch::default();
+        Some((tag.pool, meta.key.decode(&mut scratch).to_vec()))
+    }
+
+    /// Stores the copies that lack the value that the home has just answered to an `mg`.
+    pub(crate) fn fill_from_mg(
+        &mut self,
+        now: Instant,
+        pool: PoolId,
+        key: &[u8],
+        reply: &Reply<'_>,
+    ) {
+        if let Reply::Meta(MetaReply {
+            value: Some(value),
+            flags,
+            ..
+        }) = reply
+            && let Some(flags) = flags.unsigned(b'f').and_then(|flags| flags.try_into().ok())
+        {
+            self.fill_copies(now, pool, key, flags, value);
+        }
+    }
+}
+
+impl Sent {
+    /// Puts the name of the copy in front of the key of the `mg` that begins at `start`.
+    #[inline]
+    pub fn put_name(name: Option<&NamePrefix>, out: &mut Vec<u8>, start: usize) {
+        if let Some(name) = name {
+            let at = start + MG.len();
+            debug_assert!(out[start..].starts_with(MG));
+            out.splice(at..at, name.as_bytes().iter().copied());
+        }
+    }
+
+    /// The question to a copy becomes that to the home.
+    pub fn take_name(question: &mut Vec<u8>) {
+        question.drain(MG.len()..MG.len() + NAME_PREFIX_LEN);
+    }
+}
+
+/// What the answer to an `mg` of a plain pool's key counts, whose question this was. That of a copy which
+/// counts is given back with what the home would say, whose text is put into `said`.
+pub(crate) fn answer_of_mg<'r>(
+    pool: Option<&mut Pool>,
+    era: Epoch,
+    ticket: &ReadTicket,
+    (question, is_replica): (&[u8], bool),
+    reply: &Reply<'r>,
+    said: &'r mut Vec<u8>,
+) -> (Answer, Option<Reply<'r>>) {
+    let (Some(pool), Reply::Meta(meta)) = (pool, reply) else {
+        return (Answer::Failed, None);
+    };
+    let Some(hot) = &mut pool.hot else {
+        return (Answer::Failed, None);
+    };
+    let Some(Request::MetaGet(asked)) = parse_own(question) else {
+        return (Answer::Failed, None);
+    };
+    let mut scratch = KeyScratch::default();
+    let key = asked.key.decode(&mut scratch);
+    if !is_replica {
+        let is_current = pool.leases.is_of(era, ticket);
+        return (
+            hot.answer_of_home(is_current, ticket, key, found(reply)),
+            None,
+        );
+    }
+    let Some((name, _)) = key.split_at_checked(NAME_PREFIX_LEN) else {
+        return (Answer::Failed, None);
+    };
+    let is_found = meta.status == MetaStatus::Value;
+    let (answer, cas) = hot.answer_of_copy(ticket, name, is_found, Wants::META);
+    let (Answer::Hit(_), Some(cas)) = (answer, cas) else {
+        return (answer, None);
+    };
+    for (letter, token) in meta.flags {
+        said.push(b' ');
+        said.push(letter);
+        match letter {
+            b'c' => number(said, cas.0),
+            b'k' => said.extend_from_slice(token.get(NAME_PREFIX_LEN..).unwrap_or_default()),
+            _ => said.extend_from_slice(token),
+        }
+    }
+    let meta = MetaReply {
+        flags: MetaFlags::of_reply(said),
+        ..*meta
+    };
+    (answer, Some(Reply::Meta(meta)))
+}

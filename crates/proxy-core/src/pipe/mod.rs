@@ -1,0 +1,8 @@
+//! The connections to servers: what was asked on each, and how it is.
+
+pub(crate) mod backend;
+pub(crate) mod health;
+pub(crate) mod in_flight;
+pub(crate) mod login;
+pub(crate) mod missed;
+pub(crate) mod window;

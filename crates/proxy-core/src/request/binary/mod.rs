@@ -1,0 +1,4 @@
+//! Applications that speak the binary protocol.
+
+pub(crate) mod input;
+pub(crate) mod wordings;

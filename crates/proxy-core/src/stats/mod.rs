@@ -1,0 +1,9 @@
+//! What a proxy counts and measures, and how it is told.
+
+pub(crate) mod hot_keys;
+pub(crate) mod latency;
+pub(crate) mod listing;
+pub(crate) mod metrics;
+pub(crate) mod per_route;
+pub(crate) mod pool_metrics;
+pub(crate) mod route_stats;
