@@ -77,12 +77,24 @@ impl ByteQueue {
     }
 }
 
-/// Keeps an emptied buffer for another use, within limits.
-#[inline]
-pub(crate) fn keep_buffer(spare: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {
-    if spare.len() < SPARE_BUFFERS_MAX && buffer.capacity() <= SPARE_BUFFER_KEEP_MAX {
-        buffer.clear();
-        spare.push(buffer);
+/// Buffers for composed answers that wait for their turn, to be used again.
+#[derive(Debug, Default)]
+pub(crate) struct Spare(Vec<Vec<u8>>);
+
+impl Spare {
+    /// An empty buffer.
+    #[inline]
+    pub fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    /// Keeps a buffer for another use, within limits. What is in it is dropped.
+    #[inline]
+    pub fn keep(&mut self, mut buffer: Vec<u8>) {
+        if self.0.len() < SPARE_BUFFERS_MAX && buffer.capacity() <= SPARE_BUFFER_KEEP_MAX {
+            buffer.clear();
+            self.0.push(buffer);
+        }
     }
 }
 

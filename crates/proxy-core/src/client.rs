@@ -10,21 +10,19 @@
 //!   out <── [ waiting ][ bytes ][ waiting ][ text ]     sequence numbers never repeat
 //! ```
 
-use crate::bytes::{ByteQueue, keep_buffer};
+use crate::bytes::{ByteQueue, Spare};
+use crate::ids::{PoolId, RouteId};
 use crate::limits::{ANSWER_RESERVE_START, PIPELINE_MAX};
 use crate::pipe::in_flight::Question;
-use crate::pool::PoolId;
 use crate::routes::RenameId;
-use crate::show;
-use crate::show::Tally;
-use crate::stats::listing::ProxyStats;
-use crate::stats::per_route::{PerRoute, RouteId};
+use crate::show::kinds::Show;
+use crate::stats::counters::Tally;
+use crate::stats::counts::Counts;
 use core::mem;
 use evenkeel_hotkeys::client::Answer;
 use evenkeel_hotkeys::client::ReadTicket;
 use evenkeel_protocol::auth::Dialect;
 use evenkeel_protocol::auth::Sasl;
-use evenkeel_protocol::binary::Echo;
 use evenkeel_protocol::text;
 use evenkeel_types::Instant;
 use evenkeel_types::KeyHash;
@@ -32,63 +30,6 @@ use std::collections::VecDeque;
 
 /// Ring places that an idle connection keeps.
 const RING_KEEP_MAX: usize = 64;
-
-/// How the application wants to see an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Show {
-    /// Nothing: `noreply`.
-    Nothing,
-    /// `VALUE` of `get`, `gets`, `gat` and `gats`; nothing for a miss.
-    Value { with_cas: bool, last: bool },
-    /// The line of a meta command. Only a get is `quiet` here: the others leave it to the server.
-    Meta {
-        verb: Verb,
-        quiet: bool,
-        unasked: Unasked,
-    },
-    /// A line of `set` and its kin.
-    Store { is_cas: bool },
-    /// A line of `delete`.
-    Delete,
-    /// A line of `incr` and `decr`.
-    Number { up: bool },
-    /// A line of `touch`.
-    Touch,
-    /// `OK` once all backends have said so.
-    Flush,
-    /// A packet of the binary protocol, or nothing, as the opcode says.
-    Binary(Echo),
-}
-
-impl Show {
-    /// Whether the application has asked for the version of what it stores.
-    pub fn tells_version(self) -> bool {
-        match self {
-            Show::Meta { unasked, .. } => !unasked.cas,
-            Show::Binary(_) => true,
-            _ => false,
-        }
-    }
-}
-
-/// What the proxy has asked of an item besides what the application did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unasked {
-    /// Its CAS unique.
-    pub cas: bool,
-    /// Its client flags.
-    pub flags: bool,
-}
-
-/// A meta command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Get,
-    Set,
-    Delete,
-    Arithmetic { up: bool },
-    Debug,
-}
 
 /// The place of an answer.
 #[derive(Debug)]
@@ -493,12 +434,7 @@ impl Client {
 
     /// Shows the values and misses that are at the front, and keeps their buffers.
     #[inline]
-    pub fn show_values(
-        &mut self,
-        stats: &mut ProxyStats,
-        routes: &mut PerRoute,
-        spare: &mut Vec<Vec<u8>>,
-    ) {
+    pub fn show_values(&mut self, counts: &mut Counts, spare: &mut Spare) {
         while let Some(Slot {
             show: show @ Show::Value { .. },
             state: State::Done(answered),
@@ -508,10 +444,10 @@ impl Client {
             && !answered.is_error
         {
             let (show, bytes) = (*show, mem::take(&mut answered.bytes));
-            routes.count(stats, *route, answered.tally, bytes.len());
+            counts.shown(*route, answered.tally, bytes.len());
             self.held -= bytes.len();
             self.out.tail().extend_from_slice(&bytes);
-            keep_buffer(spare, bytes);
+            spare.keep(bytes);
             self.ring.pop_front();
             self.first += 1;
             self.end_key(show);
@@ -540,24 +476,6 @@ impl Client {
                 None => self.out.tail().extend_from_slice(text::END),
             }
         }
-    }
-
-    /// All servers have answered a flush, or it has failed.
-    pub fn flushed(&mut self, sequence: u64, outcome: Result<(), Vec<u8>>) {
-        let Some(shown_as) = self.slot(sequence).map(|slot| slot.show) else {
-            return;
-        };
-        let state = match (shown_as, outcome) {
-            (Show::Nothing, _) => State::Text(b""),
-            (Show::Binary(echo), Ok(())) => State::Done(Answered {
-                bytes: show::binary::flushed(echo),
-                is_error: false,
-                tally: Tally::Nothing,
-            }),
-            (_, Ok(())) => State::Text(text::OK),
-            (_, Err(line)) => State::Done(Answered::error(show::refusal(shown_as, line))),
-        };
-        self.set_state(sequence, state);
     }
 
     /// An answer of that many bytes has arrived.

@@ -1,9 +1,8 @@
 //! What a proxy worker is told when it is made, and again when its configuration changes.
 
 use crate::limits::{CONNECT_TIMEOUT, FAILOVER_TTL, OUT_CLOSE, REQUEST_TIMEOUT, REQUESTS_PER_TURN};
-use crate::pool::ServerList;
-use crate::request_log::RequestLogConfig;
 use crate::routes::RouteTable;
+use crate::server_list::ServerList;
 use core::fmt;
 use core::time::Duration;
 use evenkeel_hotkeys::plain::PlainConfig;
@@ -202,6 +201,15 @@ impl ProxyConfig {
         items.max(OUT_CLOSE)
     }
 
+    /// What servers may make us buffer: values that an application's output has room for, so that a
+    /// server with a larger item size than ours is not taken for a broken one.
+    pub(crate) fn reply_limits(&self) -> Limits {
+        Limits {
+            item_size_max: self.limits.item_size_max.max(OUT_CLOSE),
+            ..self.limits
+        }
+    }
+
     /// One pool for all keys and commands, and the rest as usual.
     pub fn of_pool(kind: PoolKind, settings: PoolSettings) -> Self {
         ProxyConfig {
@@ -222,4 +230,15 @@ impl ProxyConfig {
             request_log: None,
         }
     }
+}
+
+/// What is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestLogConfig {
+    /// One of so many requests, on average; 0 for none by chance.
+    pub sample: u32,
+    /// Each that took so long or longer, within [`SLOW_LOGGED_PER_SECOND_MAX`](crate::SLOW_LOGGED_PER_SECOND_MAX).
+    pub slow: Option<Duration>,
+    /// Keys are not told, but their hashes.
+    pub hash_keys: bool,
 }

@@ -3,10 +3,11 @@
 //! [`ClientLeases`](evenkeel_hotkeys::client::ClientLeases) decides what is kept and when it is shown. Here it is taken
 //! from answers and writes, and turned back into what the server would have answered.
 
-use crate::client::{Answered, Show};
+use crate::client::Answered;
+use crate::composed::parse_own;
 use crate::routes::Rename;
 use crate::show;
-use crate::under_way::catch_up::parse_own;
+use crate::show::kinds::Show;
 use evenkeel_hotkeys::client::Answer;
 use evenkeel_protocol::KeyScratch;
 use evenkeel_protocol::Limits;

@@ -5,21 +5,17 @@
 //! name and CAS unique is replaced by what the home would say. At the home it is asked besides for what the
 //! next one may need: the unique, and with a value its client flags. The application does not see those.
 
-use crate::answer::hot::found;
-use crate::client::Unasked;
+use crate::answer::copies::{fill_copies, found};
+use crate::composed::parse_own;
+use crate::ids::{BackendId, PoolId};
 use crate::pipe::backend::Peer;
 use crate::pipe::in_flight::Ask;
-use crate::pool::hot::Sent;
-use crate::pool::{Pool, PoolId};
-use crate::request::way::{WayKey, WayTo};
-use crate::under_way::catch_up::parse_own;
-use crate::{BackendId, ProxyCore};
+use crate::pool::Pool;
+use crate::worker::ProxyCore;
 use evenkeel_hotkeys::client::Answer;
 use evenkeel_hotkeys::client::ReadTicket;
 use evenkeel_hotkeys::plain::NAME_PREFIX_LEN;
-use evenkeel_hotkeys::plain::NamePrefix;
 use evenkeel_hotkeys::plain::Wants;
-use evenkeel_protocol::FLAG_COUNT_MAX;
 use evenkeel_protocol::KeyScratch;
 use evenkeel_protocol::MetaFlags;
 use evenkeel_protocol::MetaReply;
@@ -31,110 +27,45 @@ use evenkeel_types::Epoch;
 use evenkeel_types::Instant;
 use evenkeel_types::KeyHash;
 
-/// What is before the key of an `mg`.
-const MG: &[u8] = b"mg ";
-
-/// Flags that may be added to an `mg` here: `c` and `f`.
-const ADDED_MAX: usize = 2;
-
-impl ProxyCore {
-    /// Whether a copy could answer an `mg` with these flags, and what is to be asked besides.
-    #[inline]
-    pub(crate) fn watch_mg(
-        &self,
-        way: &WayTo,
-        key: WayKey<'_>,
-        flags: &MetaFlags<'_>,
-    ) -> (bool, Unasked) {
-        if !self.watches || way.as_meta {
-            return (false, Unasked::default());
-        }
-        self.watch_plain_mg(way, key, flags)
+/// The key of the awaited question, if it is an `mg` of a hot key at its home.
+#[inline]
+pub(crate) fn hot_key_of_mg(core: &mut ProxyCore, id: BackendId) -> Option<(PoolId, Vec<u8>)> {
+    if !core.pools.watches() {
+        return None;
     }
-
-    #[inline(never)]
-    fn watch_plain_mg(
-        &self,
-        way: &WayTo,
-        key: WayKey<'_>,
-        flags: &MetaFlags<'_>,
-    ) -> (bool, Unasked) {
-        let has_room = flags.iter().count() + ADDED_MAX <= FLAG_COUNT_MAX;
-        // `u` does not count as an access, which a copy's is not either; a key in base64 is sent so.
-        let mut letters = flags.iter().map(|(letter, _)| letter);
-        let is_of_copy = flags.has(b'v')
-            && !key.sent.base64
-            && letters.all(|letter| b"cfkOqsuv".contains(&letter));
-        let hot = self
-            .pools
-            .get(way.pool.0)
-            .and_then(|pool| pool.hot.as_deref());
-        let is_tracked = hot.is_some_and(|hot| hot.is_tracked(KeyHash::of(key.stored), key.stored));
-        let adds = has_room && is_tracked;
-        let unasked = Unasked {
-            cas: adds && !flags.has(b'c'),
-            flags: adds && flags.has(b'v') && !flags.has(b'f'),
-        };
-        (has_room && is_of_copy, unasked)
+    let backend = core.backends.get_mut(id)?;
+    if backend.peer != Peer::Memcached {
+        return None;
     }
-
-    /// The key of the awaited question, if it is an `mg` of a hot key at its home.
-    #[inline]
-    pub(crate) fn hot_key_of_mg(&mut self, id: BackendId) -> Option<(PoolId, Vec<u8>)> {
-        if !self.watches {
-            return None;
-        }
-        let backend = self.backends.get_mut(id.0)?;
-        if backend.peer != Peer::Memcached {
-            return None;
-        }
-        let (question, request) = backend.awaited()?;
-        let tag = request.tag;
-        // Only what is tracked has a hash.
-        if tag.hash == KeyHash(0) || tag.is_replica || tag.ask != Ask::Single {
-            return None;
-        }
-        let Some(Request::MetaGet(meta)) = parse_own(question) else {
-            return None;
-        };
-        let mut scratch = KeyScratch::default();
-        Some((tag.pool, meta.key.decode(&mut scratch).to_vec()))
+    let (question, request) = backend.awaited()?;
+    let tag = request.tag;
+    // Only what is tracked has a hash.
+    if tag.hash == KeyHash(0) || tag.is_replica || tag.ask != Ask::Single {
+        return None;
     }
-
-    /// Stores the copies that lack the value that the home has just answered to an `mg`.
-    pub(crate) fn fill_from_mg(
-        &mut self,
-        now: Instant,
-        pool: PoolId,
-        key: &[u8],
-        reply: &Reply<'_>,
-    ) {
-        if let Reply::Meta(MetaReply {
-            value: Some(value),
-            flags,
-            ..
-        }) = reply
-            && let Some(flags) = flags.unsigned(b'f').and_then(|flags| flags.try_into().ok())
-        {
-            self.fill_copies(now, pool, key, flags, value);
-        }
-    }
+    let Some(Request::MetaGet(meta)) = parse_own(question) else {
+        return None;
+    };
+    let mut scratch = KeyScratch::default();
+    Some((tag.pool, meta.key.decode(&mut scratch).to_vec()))
 }
 
-impl Sent {
-    /// Puts the name of the copy in front of the key of the `mg` that begins at `start`.
-    #[inline]
-    pub fn put_name(name: Option<&NamePrefix>, out: &mut Vec<u8>, start: usize) {
-        if let Some(name) = name {
-            let at = start + MG.len();
-            debug_assert!(out[start..].starts_with(MG));
-            out.splice(at..at, name.as_bytes().iter().copied());
-        }
-    }
-
-    /// The question to a copy becomes that to the home.
-    pub fn take_name(question: &mut Vec<u8>) {
-        question.drain(MG.len()..MG.len() + NAME_PREFIX_LEN);
+/// Stores the copies that lack the value that the home has just answered to an `mg`.
+pub(crate) fn fill_from_mg(
+    core: &mut ProxyCore,
+    now: Instant,
+    pool: PoolId,
+    key: &[u8],
+    reply: &Reply<'_>,
+) {
+    if let Reply::Meta(MetaReply {
+        value: Some(value),
+        flags,
+        ..
+    }) = reply
+        && let Some(flags) = flags.unsigned(b'f').and_then(|flags| flags.try_into().ok())
+    {
+        fill_copies(core, now, pool, key, flags, value);
     }
 }
 

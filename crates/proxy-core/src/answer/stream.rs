@@ -6,134 +6,110 @@
 //! the middle of it, so is the connection of the application. Storage commands do not pass through; a slow
 //! sender would hold up everybody else's requests on the connection to the server.
 
-use crate::client::Show;
+use crate::composed::key_of_get;
+use crate::ids::BackendId;
 use crate::limits::STREAM_MIN;
 use crate::pipe::in_flight::{Ask, Progress};
-use crate::request::multi_get::key_of_get;
+use crate::pipe::streaming::Streaming;
 use crate::routes::RenameId;
-use crate::show::{Tally, Unfit};
-use crate::{BackendId, ClientId, ProxyCore};
+use crate::show::Unfit;
+use crate::show::kinds::Show;
+use crate::stats::counters::Tally;
+use crate::under_way::release::release;
+use crate::worker::ProxyCore;
 use evenkeel_protocol::Limits;
 use evenkeel_protocol::scan_value_head;
 use evenkeel_protocol::text;
 use evenkeel_types::Instant;
 
-/// A value of which some has been passed on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Streaming {
-    client: ClientId,
-    /// The client's front slot.
-    slot: u64,
-    /// Bytes to come, the newline behind the value included.
-    left: usize,
-    /// Bytes of the whole answer.
-    len: usize,
+/// Passes a value on that `input` begins with and that is not whole, if it can be. Returns how many
+/// bytes are done with.
+pub(crate) fn begin_stream(
+    core: &mut ProxyCore,
+    id: BackendId,
+    input: &[u8],
+    limits: &Limits,
+) -> Option<usize> {
+    let backend = core.backends.get_mut(id)?;
+    let (question, request) = backend.awaited()?;
+    let tag = request.tag;
+    // What is said of a hot key is held against its home first, and a copy goes by another name.
+    if tag.ask != Ask::Values {
+        return None;
+    }
+    let (slot, key) = match &request.progress {
+        Progress::Nothing => (tag.slot, key_of_get(question)?),
+        Progress::Group(group) => {
+            let (slot, place) = group.next()?;
+            (slot, &question[place])
+        }
+        _ => return None,
+    };
+    let (head, data) = scan_value_head(input, key, limits)?;
+    let client = core.clients.get_mut(tag.client)?;
+    let is_front = client.is_front(slot);
+    let place = client
+        .slot(slot)
+        .filter(|_| is_front && data >= STREAM_MIN)?;
+    if place.rename != RenameId::NONE || !matches!(place.show, Show::Value { .. }) {
+        return None;
+    }
+    match &mut request.progress {
+        Progress::Group(group) => group.advance(),
+        progress => *progress = Progress::Answered,
+    }
+    request.saw(head + data + text::CRLF.len(), Tally::GetHit);
+    client.out().extend_from_slice(&input[..head]);
+    let left = data + text::CRLF.len();
+    backend.streaming = Some(Streaming {
+        client: tag.client,
+        slot,
+        left,
+        len: head + left,
+    });
+    Some(head)
 }
 
-impl ProxyCore {
-    /// Passes a value on that `input` begins with and that is not whole, if it can be. Returns how many
-    /// bytes are done with.
-    pub(crate) fn begin_stream(
-        &mut self,
-        id: BackendId,
-        input: &[u8],
-        limits: &Limits,
-    ) -> Option<usize> {
-        let backend = self.backends.get_mut(id.0)?;
-        let (question, request) = backend.awaited()?;
-        let tag = request.tag;
-        // What is said of a hot key is held against its home first, and a copy goes by another name.
-        if tag.ask != Ask::Values {
-            return None;
-        }
-        let (slot, key) = match &request.progress {
-            Progress::Nothing => (tag.slot, key_of_get(question)?),
-            Progress::Group(group) => {
-                let (slot, place) = group.next()?;
-                (slot, &question[place])
-            }
-            _ => return None,
-        };
-        let (head, data) = scan_value_head(input, key, limits)?;
-        let client = self.clients.get_mut(tag.client.0)?;
-        let is_front = client.is_front(slot);
-        let place = client
-            .slot(slot)
-            .filter(|_| is_front && data >= STREAM_MIN)?;
-        if place.rename != RenameId::NONE || !matches!(place.show, Show::Value { .. }) {
-            return None;
-        }
-        match &mut request.progress {
-            Progress::Group(group) => group.advance(),
-            progress => *progress = Progress::Answered,
-        }
-        request.saw(head + data + text::CRLF.len(), Tally::GetHit);
-        client.out().extend_from_slice(&input[..head]);
-        let left = data + text::CRLF.len();
-        backend.streaming = Some(Streaming {
-            client: tag.client,
-            slot,
-            left,
-            len: head + left,
-        });
-        Some(head)
+/// Passes more of a value on. Returns how many bytes are done with.
+pub(crate) fn go_on_with_stream(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: BackendId,
+    input: &[u8],
+) -> Result<usize, Unfit> {
+    let Some(backend) = core.backends.get_mut(id) else {
+        return Err(Unfit);
+    };
+    let Some(stream) = &mut backend.streaming else {
+        return Ok(0);
+    };
+    let count = stream.left.min(input.len());
+    let before_end = stream.left.saturating_sub(text::CRLF.len());
+    stream.left -= count;
+    let end = &input[before_end.min(count)..count];
+    let at = text::CRLF.len() - (stream.left + end.len()).min(text::CRLF.len());
+    if !text::CRLF[at..].starts_with(end) {
+        return Err(Unfit);
     }
-
-    /// Passes more of a value on. Returns how many bytes are done with.
-    pub(crate) fn go_on_with_stream(
-        &mut self,
-        now: Instant,
-        id: BackendId,
-        input: &[u8],
-    ) -> Result<usize, Unfit> {
-        let Some(backend) = self.backends.get_mut(id.0) else {
-            return Err(Unfit);
-        };
-        let Some(stream) = &mut backend.streaming else {
-            return Ok(0);
-        };
-        let count = stream.left.min(input.len());
-        let before_end = stream.left.saturating_sub(text::CRLF.len());
-        stream.left -= count;
-        let end = &input[before_end.min(count)..count];
-        let at = text::CRLF.len() - (stream.left + end.len()).min(text::CRLF.len());
-        if !text::CRLF[at..].starts_with(end) {
-            return Err(Unfit);
-        }
-        let stream = *stream;
-        if stream.left == 0 {
-            backend.streaming = None;
-        }
-        let Some(client) = self.clients.get_mut(stream.client.0) else {
-            return Ok(count);
-        };
-        client.out().extend_from_slice(&input[..count]);
-        if stream.left > 0 {
-            self.write_client(stream.client);
-            return Ok(count);
-        }
-        client.saw_answer(stream.len);
-        if let Some(slot) = client.slot(stream.slot) {
-            let (shown_as, route) = (slot.show, slot.route);
-            self.per_route
-                .count(&mut self.stats, route, Tally::GetHit, stream.len);
-            client.pop_shown();
-            client.end_key(shown_as);
-        }
-        self.release(now, stream.client);
-        Ok(count)
+    let stream = *stream;
+    if stream.left == 0 {
+        backend.streaming = None;
     }
-
-    /// The server of a value that was passed on in part is lost: so is the connection of its application.
-    pub(crate) fn break_stream(&mut self, id: BackendId) {
-        let Some(backend) = self.backends.get_mut(id.0) else {
-            return;
-        };
-        if let Some(stream) = backend.streaming.take()
-            && self.clients.get(stream.client.0).is_some()
-        {
-            self.stats.proxy_clients_closed_cut += 1;
-            self.close_client(stream.client);
-        }
+    let Some(client) = core.clients.get_mut(stream.client) else {
+        return Ok(count);
+    };
+    client.out().extend_from_slice(&input[..count]);
+    if stream.left > 0 {
+        core.clients.write(&mut core.outbox, stream.client);
+        return Ok(count);
     }
+    client.saw_answer(stream.len);
+    if let Some(slot) = client.slot(stream.slot) {
+        let (shown_as, route) = (slot.show, slot.route);
+        core.counts.shown(route, Tally::GetHit, stream.len);
+        client.pop_shown();
+        client.end_key(shown_as);
+    }
+    release(core, now, stream.client);
+    Ok(count)
 }

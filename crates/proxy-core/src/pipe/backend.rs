@@ -31,25 +31,25 @@
 //!                          └────────────> Down <───────────────┘
 //! ```
 
-use crate::ClientId;
-use crate::answer::shared::{Places, words};
-use crate::answer::shed::Backlog;
-use crate::answer::stream::Streaming;
 use crate::bytes::ByteQueue;
 use crate::config::{Login, PoolSettings, TlsId};
+use crate::ids::{ClientId, PoolId, RouteId};
 use crate::limits::{
     BACKEND_BYTES_MAX, BACKEND_REQUESTS_MAX, RECONNECT_PAUSE_MAX, RECONNECT_PAUSE_MIN,
 };
+use crate::pipe::backlog::Backlog;
 use crate::pipe::health::{Health, Sign, TRIAL_GREETINGS};
-use crate::pipe::in_flight::{InFlight, Progress, Question, Tag};
+use crate::pipe::in_flight::{InFlight, Progress, Question, Tag, words};
 use crate::pipe::missed::Missed;
+use crate::pipe::paced::{PACE_DIVISOR, Paced};
+use crate::pipe::speech::Speech;
+use crate::pipe::streaming::Streaming;
 use crate::pipe::window::Window;
-use crate::pool::PoolId;
-use crate::request::speech::Speech;
-use crate::show::Tally;
-use crate::stats::latency::{Finished, Stopwatch};
-use crate::stats::per_route::{PerRoute, RouteId};
-use crate::under_way::pace::{PACE_DIVISOR, Paced};
+use crate::places::Places;
+use crate::stats::counters::{BackendCounters, Tally};
+use crate::stats::per_route::PerRoute;
+use crate::stats::process::BackendStats;
+use crate::stats::stopwatch::{Finished, Stopwatch};
 use core::time::Duration;
 use evenkeel_hotkeys::burden::RecentRequests;
 use evenkeel_hotkeys::burden::burden;
@@ -91,43 +91,6 @@ pub(crate) enum Refused {
     Down,
     /// Its queue is full.
     Full,
-}
-
-/// What happened at one backend, since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BackendCounters {
-    /// Requests put into its queue.
-    pub requests: u64,
-    /// Answers received.
-    pub answers: u64,
-    /// Connections that were agreed.
-    pub connects: u64,
-    /// Connections or attempts that ended for any reason but a change of the map.
-    pub failures: u64,
-    /// Of these: an answer, a connection or a greeting was late.
-    pub timeouts: u64,
-    /// Times that it did not accept who we say we are.
-    pub logins_refused: u64,
-    /// Requests refused because the queue was full.
-    pub refused_full: u64,
-    /// Requests refused because they had waited too long for a server that could not keep up.
-    pub shed: u64,
-    /// Times that fewer requests were let through to it because it made them wait.
-    pub window_shrunk: u64,
-    /// Times that it was taken out of use.
-    pub outages: u64,
-    /// Requests that went to another server because it was out of use.
-    pub failed_over: u64,
-    /// Writes that it missed, or perhaps missed, and whose keys were noted.
-    pub missed: u64,
-    /// Writes that it missed and whose keys there was no room for.
-    pub missed_unnoted: u64,
-    /// Keys deleted on it because it had missed their writes.
-    pub caught_up: u64,
-    /// Times that it was emptied because it had missed too much, or a `flush_all`.
-    pub flushed: u64,
-    /// Times that it was used again although it had missed writes that were not noted.
-    pub unfenced: u64,
 }
 
 /// How far the peer knows who we are, on one connection.
@@ -739,6 +702,23 @@ impl Backend {
         match self.peer {
             Peer::Worker(worker) => format!("{}/{}", self.name, worker.worker),
             Peer::Memcached => self.name.clone(),
+        }
+    }
+
+    /// What statistics show of it; `pool` is the name of its pool.
+    pub fn stats(&self, pool: String) -> BackendStats {
+        BackendStats {
+            name: self.full_name(),
+            pool,
+            host: self.host.clone(),
+            port: self.port,
+            state: self.state(),
+            queued_requests: self.queued_requests() as u64,
+            queued_bytes: self.queued_bytes() as u64,
+            counters: self.counters,
+            latency: self.stopwatch.latency(),
+            round_trip_us: self.stopwatch.round_trip_us(),
+            window: (!self.window.is_open()).then(|| self.window.size() as u64),
         }
     }
 

@@ -1,10 +1,10 @@
 //! A request on its way: what is known of it, and how much of its answer has come.
 
-use crate::ClientId;
-use crate::answer::shared::Others;
-use crate::pool::PoolId;
-use crate::show::Tally;
-use crate::stats::per_route::RouteId;
+use crate::ids::{ClientId, PoolId, RouteId};
+use crate::route_flags::COUNT_FLAG;
+use crate::stats::counters::Tally;
+use core::iter;
+use core::mem;
 use core::ops::Range;
 use evenkeel_hotkeys::client::WriteTicket;
 use evenkeel_protocol::Moved;
@@ -218,4 +218,42 @@ impl Group {
     pub fn slots_left(&self) -> impl Iterator<Item = u64> {
         self.keys[self.done..].iter().map(|key| key.slot)
     }
+}
+
+/// Whose the answer to a shared get is besides the one who asked first: connections, and the places among
+/// their answers.
+pub(crate) type Others = Vec<(ClientId, u64)>;
+
+impl Question {
+    /// The same, asked by each for himself.
+    pub fn split(mut self) -> impl Iterator<Item = Question> {
+        let others = match &mut self.progress {
+            Progress::Shared(others) => mem::take(&mut **others),
+            _ => Others::new(),
+        };
+        if let Progress::Shared(_) = self.progress {
+            self.progress = Progress::Nothing;
+        }
+        let (tag, bytes) = (self.tag, self.bytes.clone());
+        let others = others.into_iter().map(move |(client, slot)| Question {
+            tag: Tag {
+                client,
+                slot,
+                ..tag
+            },
+            bytes: bytes.clone(),
+            progress: Progress::Nothing,
+        });
+        iter::once(self).chain(others)
+    }
+}
+
+/// A request without what tells of others that were answered: what is before that, and behind.
+#[inline]
+pub(crate) fn words<'r>(request: &'r [u8], tag: &Tag) -> (&'r [u8], &'r [u8]) {
+    let (start, end) = tag.flags;
+    let mut places = request[start..end].windows(COUNT_FLAG.len());
+    let count = places.position(|place| place == COUNT_FLAG);
+    let before = count.map_or(end, |count| start + count);
+    (&request[..before], &request[end..])
 }

@@ -3,10 +3,10 @@
 //! A core has several. Each has connections of its own, also where two name the same server: their
 //! timeouts differ, and one's slow answers are not in the way of the other's.
 
-use crate::BackendId;
-use crate::answer::shared::Places;
 use crate::config::{DEFAULT_POOL, MapSource, PoolSettings};
-use crate::slab::Key;
+use crate::ids::{BackendId, PoolId};
+use crate::places::Places;
+use crate::stats::listing::PoolFacts;
 use core::time::Duration;
 pub(crate) use evenkeel::EvenkeelPool;
 use evenkeel_hotkeys::client::ClientLeases;
@@ -14,16 +14,14 @@ use evenkeel_hotkeys::plain::PlainHotKeys;
 use evenkeel_types::Epoch;
 pub(crate) use left::LeftServers;
 pub(crate) use plain::MemcachedPool;
-pub use plain::ServerList;
 use std::sync::Arc;
+pub(crate) mod elsewhere;
 mod evenkeel;
 pub(crate) mod hot;
 mod left;
 mod plain;
-
-/// Names a pool of one core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PoolId(pub Key);
+pub(crate) mod pools;
+pub(crate) mod sent;
 
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -99,6 +97,18 @@ impl Pool {
         }
     }
 
+    /// What statistics show of it.
+    pub fn facts(&self) -> PoolFacts<'_> {
+        PoolFacts {
+            name: &self.name,
+            kind: self.kind(),
+            epoch: self.epoch().0,
+            servers: self.backends().len(),
+            settings: &self.settings,
+            leaving: self.leaving,
+        }
+    }
+
     /// One word for statistics.
     pub fn kind(&self) -> &'static str {
         match &self.servers {
@@ -113,5 +123,14 @@ pub(crate) fn server_name(pool: &str, server: &str) -> String {
     match pool {
         DEFAULT_POOL => server.to_owned(),
         pool => format!("{pool}/{server}"),
+    }
+}
+
+/// What leases of a pool belong to. A pool that is gone has none.
+#[inline]
+pub(crate) fn lease_era(pool: Option<&Pool>, era: u64) -> Epoch {
+    match pool.map(|pool| &pool.servers) {
+        Some(Servers::Evenkeel(pool)) => pool.era(),
+        Some(Servers::Memcached(_)) | None => Epoch(era),
     }
 }

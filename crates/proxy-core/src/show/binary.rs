@@ -5,12 +5,11 @@
 //! tell, and whether it is left out: a quiet read tells hits alone, any other quiet command failures
 //! alone.
 
-use crate::request::multi_get::without_newline;
-use crate::request::speech::NO_META;
-use crate::request::way::{DENIED, READ_ONLY};
+use crate::composed::without_newline;
+use crate::failure::{DENIED, NO_CAS_ELSEWHERE, NO_META, READ_ONLY};
 use crate::routes::Rename;
-use crate::show::{Tally, Unfit, key_of, version};
-use crate::under_way::catch_up::NO_CAS_ELSEWHERE;
+use crate::show::{Unfit, key_of, version};
+use crate::stats::counters::Tally;
 use evenkeel_protocol::KeyScratch;
 use evenkeel_protocol::MetaReply;
 use evenkeel_protocol::MetaStatus;

@@ -4,110 +4,25 @@
 //! was asked in meta commands; both say the same things in other words. What only agreed peers may
 //! see (γ, newest version, a CAS unique that the application did not ask for) is left out.
 
-use crate::client::{Show, Unasked, Verb};
-use crate::request::multi_get::without_newline;
+use crate::composed::without_newline;
 use crate::routes::Rename;
-use crate::stats::listing::ProxyStats;
+use crate::show::kinds::{Show, Unasked, Verb};
+use crate::stats::counters::Tally;
 use evenkeel_protocol::MetaReply;
 use evenkeel_protocol::MetaStatus;
 use evenkeel_protocol::Reply;
 use evenkeel_protocol::Request;
 use evenkeel_protocol::RequestOutcome;
 use evenkeel_protocol::Value;
-use evenkeel_protocol::compose;
 use evenkeel_protocol::compose::MetaLine;
 use evenkeel_protocol::compose::answer;
 use evenkeel_protocol::parse_request;
 use evenkeel_protocol::text;
 use evenkeel_types::Version;
 pub(crate) mod binary;
+pub(crate) mod kinds;
 #[cfg(test)]
 mod tests;
-
-/// What an answer adds to the statistics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tally {
-    Nothing,
-    GetHit,
-    GetMiss,
-    GetUnavailable,
-    DeleteHit,
-    DeleteMiss,
-    IncrHit,
-    IncrMiss,
-    DecrHit,
-    DecrMiss,
-    CasHit,
-    CasMiss,
-    CasBad,
-    TouchHit,
-    TouchMiss,
-    /// A store that was no compare-and-swap, and what else can become of one.
-    Stored,
-    NotStored,
-    Exists,
-    NotFound,
-    /// An error of the proxy: the request could not be asked, or its outcome is unknown.
-    Failed,
-    /// An error that the server has said.
-    Refused,
-}
-
-impl Tally {
-    /// In a word, for the log of requests.
-    pub fn word(self) -> &'static str {
-        match self {
-            Tally::Nothing => "done",
-            Tally::GetHit => "hit",
-            Tally::GetMiss => "miss",
-            Tally::GetUnavailable => "unavailable",
-            Tally::DeleteHit => "deleted",
-            Tally::IncrHit | Tally::DecrHit => "counted",
-            Tally::TouchHit => "touched",
-            Tally::CasHit | Tally::Stored => "stored",
-            Tally::NotStored => "not_stored",
-            Tally::CasBad | Tally::Exists => "exists",
-            Tally::DeleteMiss
-            | Tally::IncrMiss
-            | Tally::DecrMiss
-            | Tally::CasMiss
-            | Tally::TouchMiss
-            | Tally::NotFound => "not_found",
-            Tally::Failed => "error",
-            Tally::Refused => "server_error",
-        }
-    }
-
-    #[inline]
-    pub fn count(self, stats: &mut ProxyStats) {
-        match self {
-            Tally::Nothing
-            | Tally::Stored
-            | Tally::NotStored
-            | Tally::Exists
-            | Tally::NotFound
-            | Tally::Refused => {}
-            Tally::GetHit => stats.get_hits += 1,
-            Tally::GetMiss => stats.get_misses += 1,
-            Tally::GetUnavailable => {
-                stats.get_misses += 1;
-                stats.proxy_reads_unavailable += 1;
-            }
-            Tally::DeleteHit => stats.delete_hits += 1,
-            Tally::DeleteMiss => stats.delete_misses += 1,
-            Tally::IncrHit => stats.incr_hits += 1,
-            Tally::IncrMiss => stats.incr_misses += 1,
-            Tally::DecrHit => stats.decr_hits += 1,
-            Tally::DecrMiss => stats.decr_misses += 1,
-            Tally::CasHit => stats.cas_hits += 1,
-            Tally::CasMiss => stats.cas_misses += 1,
-            Tally::CasBad => stats.cas_badval += 1,
-            Tally::TouchHit => stats.touch_hits += 1,
-            Tally::TouchMiss => stats.touch_misses += 1,
-            Tally::Failed => stats.proxy_request_errors += 1,
-        }
-    }
-}
 
 /// The answer cannot belong to the question: the peer has lost its place, or we have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -478,11 +393,4 @@ fn nothing(reply: &Reply<'_>) -> Result<Tally, Unfit> {
         Reply::Deleted | Reply::Touched | Reply::Number(_) | Reply::Meta(_) => Ok(Tally::Nothing),
         _ => Err(Unfit),
     }
-}
-
-/// `SERVER_ERROR` in the proxy's own words.
-pub(crate) fn server_error(words: core::fmt::Arguments<'_>) -> Vec<u8> {
-    let mut line = Vec::new();
-    compose::answer::server_error(&mut line, &words.to_string());
-    line
 }

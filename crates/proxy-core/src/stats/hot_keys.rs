@@ -1,15 +1,13 @@
 //! `stats hotkeys`: the keys that stand out.
 
-use crate::ProxyCore;
 use evenkeel_protocol::text;
-use evenkeel_types::Instant;
 use evenkeel_types::escape;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 
 /// Most keys that one worker reports of one pool.
-const REPORTED_MAX: usize = 128;
+pub(crate) const REPORTED_MAX: usize = 128;
 
 /// Most keys that `stats hotkeys` shows of all workers and pools together.
 const SHOWN_MAX: usize = 256;
@@ -27,25 +25,6 @@ pub struct HotKeyReport {
     pub writes_per_second: f64,
     /// Replicas besides what its home holds; 0 when it is not replicated.
     pub gamma: u8,
-}
-
-impl ProxyCore {
-    /// The keys that are read most through this worker, in pools that look for them.
-    pub fn hot_keys(&self, now: Instant) -> Vec<HotKeyReport> {
-        let mut reports = Vec::new();
-        for (_, pool) in self.pools.iter() {
-            let Some(hot) = &pool.hot else { continue };
-            let list = hot.list(now).into_iter().take(REPORTED_MAX);
-            reports.extend(list.map(|hot| HotKeyReport {
-                pool: Arc::clone(&pool.name),
-                key: hot.key,
-                reads_per_second: hot.reads_per_second,
-                writes_per_second: hot.writes_per_second,
-                gamma: hot.gamma,
-            }));
-        }
-        reports
-    }
 }
 
 /// A key that is read much, as all workers see it together.

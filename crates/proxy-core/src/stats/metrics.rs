@@ -3,9 +3,9 @@
 //! the times, and those of each pool (`pool_stats.rs`).
 
 use crate::stats::latency::{Histogram, Latency};
-use crate::stats::listing::{BackendStats, ProcessStats, by_name, shortest_round_trip};
 use crate::stats::per_route::RouteCounters;
 use crate::stats::pool_metrics;
+use crate::stats::process::{BackendStats, ProcessStats, by_name, shortest_round_trip};
 use crate::stats::route_stats::RouteStats;
 use evenkeel_control::exposition::Text;
 use evenkeel_control::exposition::seconds;

@@ -8,32 +8,16 @@
 //! where its server answers, by the line that it was asked with; a line for several keys is taken for one
 //! request of its first key's route.
 
+use crate::ids::RouteId;
 use crate::routes::{Commands, RouteConfig};
-use crate::show::Tally;
+use crate::stats::counters::{ProxyStats, Tally};
 use crate::stats::latency::{Latency, Run, Spots};
-use crate::stats::listing::ProxyStats;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Most routes that are told apart, the first of the configuration. The others are counted together, which
 /// bounds what is kept in each worker (some 2 KiB for a route) and how much `/metrics` says.
 pub const ROUTES_COUNTED_MAX: usize = 256;
-
-/// The number of a route in one core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct RouteId(u16);
-
-impl RouteId {
-    /// Of what went no route: `flush_all`, `stats`, our own requests. Counted for nobody.
-    pub const NONE: RouteId = RouteId(0);
-    /// The routes behind the first [`ROUTES_COUNTED_MAX`].
-    pub const OTHERS: RouteId = RouteId(1);
-
-    #[inline]
-    pub(crate) fn place(self) -> usize {
-        self.0.into()
-    }
-}
 
 /// What became of a route's requests: keys of gets, and other commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,9 +82,9 @@ struct Identity {
 #[derive(Debug)]
 pub(crate) struct PerRoute {
     /// By number.
-    pub(crate) counters: Vec<RouteCounters>,
+    counters: Vec<RouteCounters>,
     /// By number.
-    pub(crate) latencies: Vec<Latency>,
+    latencies: Vec<Latency>,
     /// By number; `None` where a number is free. The first two are nobody's.
     identities: Vec<Option<Identity>>,
 }
@@ -133,6 +117,14 @@ impl PerRoute {
             _ => &mut counters.others,
         };
         *counter += 1;
+    }
+
+    /// What was counted of a route.
+    pub fn of(&self, route: RouteId) -> (&RouteCounters, &Latency) {
+        (
+            &self.counters[route.place()],
+            &self.latencies[route.place()],
+        )
     }
 
     /// The route refused a request.

@@ -1,53 +1,12 @@
 //! What a proxy tells of each pool as a whole: its servers and its map, the search for its servers, and its
 //! hot keys; the latter two are told by `stats proxy` and `stats hotkeys` in words.
 
-use crate::ProxyCore;
 use crate::stats::hot_keys::{HotKeySum, sums};
-use crate::stats::listing::{DiscoveryStats, ProcessStats};
+use crate::stats::process::{DiscoveryStats, PoolStats, ProcessStats};
 use evenkeel_control::exposition::Text;
 use evenkeel_placement::membership::Counts;
 use evenkeel_placement::membership::Standing;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-
-/// A pool as one worker, or all of them, see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolStats {
-    /// Its name.
-    pub name: Arc<str>,
-    /// Epoch of its map, of several workers the smallest; `None` for a pool without a map.
-    pub map_epoch: Option<u64>,
-    /// Its servers; workers, of Evenkeel servers.
-    pub servers: u64,
-    /// Whether its hot keys are looked for.
-    pub watches: bool,
-}
-
-impl ProxyCore {
-    /// The pools of the configuration.
-    pub fn pool_stats(&self) -> Vec<PoolStats> {
-        let pools = self.pools.iter().filter(|(_, pool)| !pool.leaving);
-        let stats = pools.map(|(_, pool)| PoolStats {
-            name: Arc::clone(&pool.name),
-            map_epoch: pool.source().map(|_| pool.epoch().0),
-            servers: pool.backends().len() as u64,
-            watches: pool.hot.is_some(),
-        });
-        stats.collect()
-    }
-}
-
-/// Adds what another worker sees of a pool. Workers may differ for a moment.
-pub(crate) fn add_pool(sum: &mut Vec<PoolStats>, more: PoolStats) {
-    match sum.iter_mut().find(|known| known.name == more.name) {
-        Some(known) => {
-            known.map_epoch = known.map_epoch.min(more.map_epoch);
-            known.servers = known.servers.max(more.servers);
-            known.watches |= more.watches;
-        }
-        None => sum.push(more),
-    }
-}
 
 /// Writes it for Prometheus.
 pub(crate) fn render(text: &mut Text, process: &ProcessStats) {
@@ -219,6 +178,7 @@ fn of_hot_keys(text: &mut Text, process: &ProcessStats) {
 mod tests {
     use super::*;
     use crate::HotKeyReport;
+    use crate::stats::process::add_pool;
 
     #[test]
     fn pools_lists_and_hot_keys_are_told_by_pool() {

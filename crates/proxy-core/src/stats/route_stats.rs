@@ -1,10 +1,9 @@
 //! `stats routes`, and what workers tell each other for it.
 
-use crate::ProxyCore;
-use crate::routes::{Commands, RouteConfig, RouteTarget};
+use crate::routes::{Commands, RouteConfig};
 use crate::stats::latency::Latency;
-use crate::stats::listing::stat;
-use crate::stats::per_route::{PerRoute, ROUTES_COUNTED_MAX, RouteCounters, RouteId};
+use crate::stats::line::stat;
+use crate::stats::per_route::RouteCounters;
 
 /// How statistics call a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +30,7 @@ pub struct RouteStats {
 }
 
 impl RouteName {
-    fn of(position: usize, route: &RouteConfig, pool: &str) -> Self {
+    pub(crate) fn of(position: usize, route: &RouteConfig, pool: &str) -> Self {
         let commands: Vec<_> = route.commands.iter().map(|class| class.name()).collect();
         RouteName {
             route: (position + 1).to_string(),
@@ -44,59 +43,13 @@ impl RouteName {
         }
     }
 
-    fn others() -> Self {
+    pub(crate) fn others() -> Self {
         RouteName {
             route: "others".to_owned(),
             prefix: String::new(),
             commands: "all".to_owned(),
             pool: "none".to_owned(),
         }
-    }
-}
-
-impl ProxyCore {
-    /// What this worker has counted of the routes of its configuration, in their order; those behind the
-    /// first [`ROUTES_COUNTED_MAX`] are one.
-    pub fn route_stats(&self) -> Vec<RouteStats> {
-        let routes = self.routes.routes().iter().zip(&self.ways).enumerate();
-        let told = routes.take(ROUTES_COUNTED_MAX);
-        let mut told: Vec<_> = told
-            .map(|(position, (route, way))| {
-                let pool = match route.target {
-                    RouteTarget::Pool(pool) => &*self.config.pools[pool].name,
-                    RouteTarget::Deny => "none",
-                };
-                (way.to().route, RouteName::of(position, route, pool))
-            })
-            .collect();
-        if self.ways.len() > ROUTES_COUNTED_MAX {
-            told.push((RouteId::OTHERS, RouteName::others()));
-        }
-        let told = told.into_iter();
-        told.map(|(id, name)| self.stats_of_route(id, name))
-            .collect()
-    }
-
-    fn stats_of_route(&self, id: RouteId, name: RouteName) -> RouteStats {
-        let PerRoute {
-            counters,
-            latencies,
-            ..
-        } = &self.per_route;
-        let mut stats = RouteStats {
-            name,
-            counters: counters[id.place()],
-            latency: latencies[id.place()].clone(),
-        };
-        let runs = self
-            .backends
-            .iter()
-            .map(|(_, backend)| backend.stopwatch.run());
-        for run in runs.filter(|run| run.route() == id) {
-            stats.counters.request_bytes += run.bytes();
-            stats.latency.record(&run.spots());
-        }
-        stats
     }
 }
 

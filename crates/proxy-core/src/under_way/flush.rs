@@ -18,13 +18,16 @@
 //!
 //! What the application asks behind it waits for the end: a value that was stored between two rounds would be lost.
 
-use crate::client::{Show, Slot, State};
-use crate::pipe::backend::Peer;
+use crate::client::{Answered, State};
+use crate::flushes::{Flush, FlushId, Next};
+use crate::ids::{BackendId, PoolId};
 use crate::pipe::in_flight::{Ask, Progress, Tag};
-use crate::pool::{Pool, PoolId, Servers};
-use crate::show::Unfit;
-use crate::{BackendId, ClientId, ProxyCore, show};
-use evenkeel_protocol::Reply;
+use crate::show;
+use crate::show::kinds::Show;
+use crate::stats::counters::Tally;
+use crate::under_way::put::put;
+use crate::under_way::release::release;
+use crate::worker::ProxyCore;
 use evenkeel_protocol::compose::request as ask;
 use evenkeel_protocol::text;
 use evenkeel_types::Epoch;
@@ -33,269 +36,147 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 /// What `flush_all` is answered while there is no server to flush.
-const NOTHING_TO_FLUSH: &[u8] = b"SERVER_ERROR no servers known yet\r\n";
+pub(crate) const NOTHING_TO_FLUSH: &[u8] = b"SERVER_ERROR no servers known yet\r\n";
 
-/// And while servers go by a map that does not come.
-const MAP_MISSING: &[u8] =
-    b"SERVER_ERROR not all servers flushed: their newer map has not come in time\r\n";
-
-/// The answer slot of an application that waits for the end of a flush.
-type FlushId = (ClientId, u64);
-
-/// A `flush_all` that is under way.
-#[derive(Debug)]
-pub(crate) struct Flush {
-    delay: Option<i64>,
-    /// The application's further requests wait for it.
-    holds_back: bool,
-    /// No further round begins from then on.
-    give_up: Instant,
-    /// Servers that owe an answer in this round. None of them while it waits for a map.
-    missing: usize,
-    /// The first thing that went wrong in this round.
-    failure: Option<Vec<u8>>,
-    /// Of pools that follow a map: the one that this round goes by, and the newest that is known to a worker.
-    maps: BTreeMap<PoolId, (Epoch, Epoch)>,
+/// The pools that allow it and that some route takes writes to.
+pub(crate) fn pools_to_flush(core: &ProxyCore) -> BTreeSet<PoolId> {
+    let written = core.routing.ways().iter().filter_map(|way| way.writes_to());
+    let allows = |pool: &PoolId| {
+        let pool = core.pools.get(*pool);
+        pool.is_some_and(|pool| pool.settings.allow_flush)
+    };
+    written.filter(allows).collect()
 }
 
-impl Flush {
-    /// Newer maps that servers go by.
-    fn newer_maps(&self) -> impl Iterator<Item = (PoolId, Epoch)> {
-        let newer = self.maps.iter().filter(|(_, (sent, known))| known > sent);
-        newer.map(|(pool, (_, known))| (*pool, *known))
-    }
+/// The servers that may hold a part of these pools.
+pub(crate) fn holders(core: &ProxyCore, pools: &BTreeSet<PoolId>) -> Vec<(PoolId, BackendId)> {
+    let found = pools.iter().filter_map(|&id| {
+        let pool = core.pools.get(id)?;
+        Some(pool.holders().into_iter().map(move |holder| (id, holder)))
+    });
+    found.flatten().collect()
 }
 
-impl ProxyCore {
-    /// Asks every server of the pools that allow it and that some route takes writes to.
-    pub(crate) fn flush_all(&mut self, now: Instant, id: ClientId, delay: Option<i64>, show: Show) {
-        let pools = self.pools_to_flush();
-        if pools.is_empty() {
-            return self.refuse(now, id, show, text::FLUSH_NOT_ALLOWED);
+/// Sends the flush to all servers by the present maps.
+pub(crate) fn flush_round(core: &mut ProxyCore, now: Instant, id: FlushId, flush: Flush) {
+    let pools = pools_to_flush(core);
+    let targets = holders(core, &pools);
+    let mut maps = BTreeMap::new();
+    for &pool_id in &pools {
+        if core.pools.watches() {
+            core.pools.watch_flush(now, pool_id);
         }
-        self.stats.cmd_flush += 1;
-        if self.holders(&pools).is_empty() {
-            return self.refuse(now, id, show, NOTHING_TO_FLUSH);
-        }
-        let of = |pool: &PoolId| self.pools.get(pool.0);
-        let patience = pools.iter().filter_map(of);
-        let patience = patience.map(|pool| pool.settings.request_timeout).max();
-        let holds_back = pools.iter().filter_map(of).any(follows_map);
-        let Some(client) = self.clients.get_mut(id.0) else {
-            return;
-        };
-        client.parked += usize::from(holds_back);
-        let slot = client.push(Slot::new(show, State::Flushing));
-        let flush = Flush {
-            delay,
-            holds_back,
-            give_up: now + patience.unwrap_or_default(),
-            missing: 0,
-            failure: None,
-            maps: BTreeMap::new(),
-        };
-        self.flush_round(now, (id, slot), flush);
-        self.release(now, id);
-    }
-
-    fn pools_to_flush(&self) -> BTreeSet<PoolId> {
-        let written = self.ways.iter().filter_map(|way| way.writes_to());
-        let allows = |pool: &PoolId| {
-            let pool = self.pools.get(pool.0);
-            pool.is_some_and(|pool| pool.settings.allow_flush)
-        };
-        written.filter(allows).collect()
-    }
-
-    /// The servers that may hold a part of these pools.
-    fn holders(&self, pools: &BTreeSet<PoolId>) -> Vec<(PoolId, BackendId)> {
-        let found = pools.iter().filter_map(|&id| {
-            let pool = self.pools.get(id.0)?;
-            Some(pool.holders().into_iter().map(move |holder| (id, holder)))
-        });
-        found.flatten().collect()
-    }
-
-    /// Sends the flush to all servers by the present maps.
-    fn flush_round(&mut self, now: Instant, key: FlushId, mut flush: Flush) {
-        let pools = self.pools_to_flush();
-        let targets = self.holders(&pools);
-        flush.maps.clear();
-        for &id in &pools {
-            if self.watches {
-                self.watch_flush(now, id);
-            }
-            if let Some(pool) = self.pools.get_mut(id.0) {
-                pool.leases.flush_sent();
-                if follows_map(pool) {
-                    flush.maps.insert(id, (pool.epoch(), pool.epoch()));
-                }
-            }
-        }
-        if targets.is_empty() {
-            // A new configuration has no server of these any more.
-            return self.end_flush(now, key, &flush, Err(NOTHING_TO_FLUSH.to_vec()));
-        }
-        flush.missing = targets.len();
-        let mut line = Vec::new();
-        ask::flush_all(&mut line, flush.delay, false);
-        let maps = flush.maps.clone();
-        self.flushes.insert(key, flush);
-        for (pool, target) in targets {
-            let mut line = line.clone();
-            if let Some(&(epoch, _)) = maps.get(&pool) {
-                ask::hello(&mut line, epoch);
-            }
-            match self.admit(target, line.len()) {
-                Ok(to) => {
-                    let tag = Tag::new(key.0, pool, key.1, Ask::Flush, now);
-                    self.put(now, to, tag, Progress::Nothing, |out| {
-                        out.extend_from_slice(&line);
-                        (0, 0)
-                    });
-                }
-                Err(failure) => {
-                    self.note_missed_flush(target);
-                    self.flush_failed(key, failure.line());
-                    self.flush_answered(now, key, None);
-                }
+        if let Some(pool) = core.pools.get_mut(pool_id) {
+            pool.leases.flush_sent();
+            if !pool.is_plain() {
+                maps.insert(pool_id, pool.epoch());
             }
         }
     }
-
-    /// A server has answered a flush, or what it was asked behind it.
-    pub(crate) fn flush_reply(
-        &mut self,
-        now: Instant,
-        id: BackendId,
-        reply: &Reply<'_>,
-        raw: &[u8],
-    ) -> Result<(), Unfit> {
-        let backend = self.backends.get_mut(id.0).ok_or(Unfit)?;
-        let is_worker = matches!(backend.peer, Peer::Worker(_));
-        let (_, request) = backend.awaited().ok_or(Unfit)?;
-        let key = (request.tag.client, request.tag.slot);
-        let known = match (&request.progress, reply) {
-            (Progress::Nothing, reply) => {
-                let is_refused = show::is_error(reply);
-                if !is_refused && *reply != Reply::Ok {
-                    return Err(Unfit);
-                }
-                if is_worker {
-                    request.progress = Progress::Answered;
-                }
-                if is_refused {
-                    self.flush_failed(key, raw.to_vec());
-                }
-                if is_worker {
-                    return Ok(());
-                }
-                None
+    if targets.is_empty() {
+        // A new configuration has no server of these any more.
+        return end_flush(core, now, id, &flush, Err(NOTHING_TO_FLUSH.to_vec()));
+    }
+    let mut line = Vec::new();
+    ask::flush_all(&mut line, flush.delay, false);
+    core.flushes.begin_round(id, flush, targets.len(), &maps);
+    for (pool, target) in targets {
+        let mut line = line.clone();
+        if let Some(&epoch) = maps.get(&pool) {
+            ask::hello(&mut line, epoch);
+        }
+        match core.admit(target, line.len()) {
+            Ok(to) => {
+                let tag = Tag::new(id.0, pool, id.1, Ask::Flush, now);
+                put(core, now, to, tag, Progress::Nothing, |out| {
+                    out.extend_from_slice(&line);
+                    (0, 0)
+                });
             }
-            (Progress::Answered, Reply::Hello(hello)) => Some((request.tag.pool, hello.epoch)),
-            _ => return Err(Unfit),
-        };
-        self.done(id);
-        self.flush_answered(now, key, known);
-        Ok(())
-    }
-
-    /// A server has not flushed, or it is not known whether.
-    pub(crate) fn flush_failed(&mut self, key: FlushId, line: Vec<u8>) {
-        if let Some(flush) = self.flushes.get_mut(&key) {
-            flush.failure.get_or_insert(line);
-        }
-    }
-
-    /// A server owes nothing more in this round; a worker goes by that map.
-    pub(crate) fn flush_answered(
-        &mut self,
-        now: Instant,
-        key: FlushId,
-        known: Option<(PoolId, Epoch)>,
-    ) {
-        let Some(flush) = self.flushes.get_mut(&key) else {
-            return;
-        };
-        if let Some((pool, epoch)) = known
-            && let Some((_, newest)) = flush.maps.get_mut(&pool)
-        {
-            *newest = epoch.max(*newest);
-        }
-        flush.missing -= 1;
-        if flush.missing > 0 {
-            return;
-        }
-        let newer: Vec<_> = flush.newer_maps().collect();
-        let give_up = flush.give_up;
-        for &(pool, epoch) in &newer {
-            self.want_map(pool, epoch);
-        }
-        self.due_at(give_up);
-        self.go_on_with_flush(now, key);
-    }
-
-    /// Goes on with flushes that wait for a map: there is a new one, or their time may be up.
-    pub(crate) fn go_on_with_flushes(&mut self, now: Instant) {
-        let waiting = self.flushes.iter().filter(|(_, flush)| flush.missing == 0);
-        let waiting: Vec<FlushId> = waiting.map(|(key, _)| *key).collect();
-        for key in waiting {
-            self.go_on_with_flush(now, key);
-        }
-    }
-
-    /// Ends a flush whose round is over, or begins the next, if it can.
-    fn go_on_with_flush(&mut self, now: Instant, key: FlushId) {
-        let Some(flush) = self.flushes.get(&key) else {
-            return;
-        };
-        let is_done = flush.failure.is_some() || flush.newer_maps().next().is_none();
-        let has_maps = flush.newer_maps().all(|(pool, epoch)| {
-            let pool = self.pools.get(pool.0);
-            pool.is_none_or(|pool| pool.epoch() >= epoch)
-        });
-        let is_late = now >= flush.give_up;
-        if !is_done && !has_maps && !is_late {
-            return;
-        }
-        let Some(mut flush) = self.flushes.remove(&key) else {
-            return;
-        };
-        match flush.failure.take() {
-            Some(line) => self.end_flush(now, key, &flush, Err(line)),
-            None if is_done => self.end_flush(now, key, &flush, Ok(())),
-            None if is_late => self.end_flush(now, key, &flush, Err(MAP_MISSING.to_vec())),
-            None => {
-                self.stats.proxy_flushes_repeated += 1;
-                self.flush_round(now, key, flush);
+            Err(failure) => {
+                core.backends.note_missed_flush(target);
+                core.flushes.failed(id, failure.line());
+                flush_answered(core, now, id, None);
             }
         }
-    }
-
-    /// Tells the application.
-    fn end_flush(
-        &mut self,
-        now: Instant,
-        key: FlushId,
-        flush: &Flush,
-        outcome: Result<(), Vec<u8>>,
-    ) {
-        let (id, slot) = key;
-        let Some(client) = self.clients.get_mut(id.0) else {
-            return;
-        };
-        client.parked -= usize::from(flush.holds_back);
-        client.flushed(slot, outcome);
-        self.release(now, id);
-    }
-
-    /// When the first flush that waits for a map is given up. O(flushes under way).
-    pub(crate) fn flush_deadline(&self) -> Option<Instant> {
-        let waiting = self.flushes.values().filter(|flush| flush.missing == 0);
-        waiting.map(|flush| flush.give_up).min()
     }
 }
 
-fn follows_map(pool: &Pool) -> bool {
-    matches!(pool.servers, Servers::Evenkeel(_))
+/// A server owes nothing more in this round; a worker goes by that map.
+pub(crate) fn flush_answered(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: FlushId,
+    known: Option<(PoolId, Epoch)>,
+) {
+    core.flushes.answered(id, known);
+    end_round(core, now, id);
+}
+
+/// Goes on with a flush if no server owes anything more in its round.
+pub(crate) fn end_round(core: &mut ProxyCore, now: Instant, id: FlushId) {
+    let Some((newer, give_up)) = core.flushes.awaited_maps(id) else {
+        return;
+    };
+    for (pool, epoch) in newer {
+        core.pools.want_map(&mut core.outbox, pool, epoch);
+    }
+    core.outbox.due_at(give_up);
+    go_on_with_flush(core, now, id);
+}
+
+/// Goes on with flushes that wait for a map: there is a new one, or their time may be up.
+pub(crate) fn go_on_with_flushes(core: &mut ProxyCore, now: Instant) {
+    for id in core.flushes.waiting() {
+        go_on_with_flush(core, now, id);
+    }
+}
+
+/// Ends a flush whose round is over, or begins the next, if it can.
+fn go_on_with_flush(core: &mut ProxyCore, now: Instant, id: FlushId) {
+    let pools = &core.pools;
+    let has_map = |pool: PoolId, epoch: Epoch| {
+        let pool = pools.get(pool);
+        pool.is_none_or(|pool| pool.epoch() >= epoch)
+    };
+    match core.flushes.go_on(now, id, has_map) {
+        None => {}
+        Some(Next::End(flush, outcome)) => end_flush(core, now, id, &flush, outcome),
+        Some(Next::Round(flush)) => {
+            core.counts.stats.proxy_flushes_repeated += 1;
+            flush_round(core, now, id, flush);
+        }
+    }
+}
+
+/// Tells the application.
+fn end_flush(
+    core: &mut ProxyCore,
+    now: Instant,
+    (id, slot): FlushId,
+    flush: &Flush,
+    outcome: Result<(), Vec<u8>>,
+) {
+    let Some(client) = core.clients.get_mut(id) else {
+        return;
+    };
+    client.parked -= usize::from(flush.holds_back);
+    if let Some(show) = client.slot(slot).map(|slot| slot.show) {
+        client.set_state(slot, flushed(show, outcome));
+    }
+    release(core, now, id);
+}
+
+/// The answer once all servers have answered a flush, or it has failed.
+fn flushed(show: Show, outcome: Result<(), Vec<u8>>) -> State {
+    match (show, outcome) {
+        (Show::Nothing, _) => State::Text(b""),
+        (Show::Binary(echo), Ok(())) => State::Done(Answered {
+            bytes: show::binary::flushed(echo),
+            is_error: false,
+            tally: Tally::Nothing,
+        }),
+        (_, Ok(())) => State::Text(text::OK),
+        (_, Err(line)) => State::Done(Answered::error(show::refusal(show, line))),
+    }
 }

@@ -7,56 +7,49 @@
 //! By the first of both, because connections would else all wait for the slowest server, one queue long, and the others would have nothing to do.
 //! What waits for a server is at most what it does in that time, and a write of each connection.
 
-use crate::{BackendId, ClientId, ProxyCore};
+use crate::ids::{BackendId, ClientId};
+use crate::pipe::paced::Paced;
+use crate::under_way::say::resume;
+use crate::worker::ProxyCore;
 use evenkeel_types::Instant;
-use std::collections::VecDeque;
 
-/// What waits for longer than this part of the request timeout has whoever writes wait, too: 100 ms of a second.
-pub const PACE_DIVISOR: u32 = 10;
-
-/// The applications that wait for one server, and their writes, in the order asked. Some may have been answered.
-#[derive(Debug, Default)]
-pub(crate) struct Paced(VecDeque<(ClientId, u64)>);
-
-impl ProxyCore {
-    /// An application has asked a server for a write.
-    pub(crate) fn pace(&mut self, now: Instant, to: BackendId, id: ClientId, slot: u64) {
-        let backend = self.backends.get_mut(to.0);
-        let Some(backend) = backend.filter(|backend| backend.is_far_behind(now)) else {
-            return;
-        };
-        let Some(client) = self.clients.get_mut(id.0) else {
-            return;
-        };
-        client.paced_by = Some(slot);
-        let Paced(paced) = &mut backend.paced;
-        // Those that were answered go, so that there are no more than writes in the queue.
-        while let Some(&(id, slot)) = paced.front()
-            && !self
-                .clients
-                .get(id.0)
-                .is_some_and(|client| client.is_paced_by(slot))
-        {
-            paced.pop_front();
-        }
-        paced.push_back((id, slot));
+/// An application has asked a server for a write.
+pub(crate) fn pace(core: &mut ProxyCore, now: Instant, to: BackendId, id: ClientId, slot: u64) {
+    let backend = core.backends.get_mut(to);
+    let Some(backend) = backend.filter(|backend| backend.is_far_behind(now)) else {
+        return;
+    };
+    let Some(client) = core.clients.get_mut(id) else {
+        return;
+    };
+    client.paced_by = Some(slot);
+    let Paced(paced) = &mut backend.paced;
+    // Those that were answered go, so that there are no more than writes in the queue.
+    while let Some(&(id, slot)) = paced.front()
+        && !core
+            .clients
+            .get(id)
+            .is_some_and(|client| client.is_paced_by(slot))
+    {
+        paced.pop_front();
     }
+    paced.push_back((id, slot));
+}
 
-    /// A server has answered: applications are read from again if less waits.
-    pub(crate) fn unpace(&mut self, now: Instant, of: BackendId) {
-        let Some(backend) = self.backends.get_mut(of.0) else {
-            return;
-        };
-        if backend.paced.0.is_empty() || backend.is_far_behind(now) {
-            return;
-        }
-        for (id, slot) in std::mem::take(&mut backend.paced.0) {
-            if let Some(client) = self.clients.get_mut(id.0)
-                && client.is_paced_by(slot)
-            {
-                client.paced_by = None;
-                self.resume(id);
-            }
+/// A server has answered: applications are read from again if less waits.
+pub(crate) fn unpace(core: &mut ProxyCore, now: Instant, of: BackendId) {
+    let Some(backend) = core.backends.get_mut(of) else {
+        return;
+    };
+    if backend.paced.0.is_empty() || backend.is_far_behind(now) {
+        return;
+    }
+    for (id, slot) in std::mem::take(&mut backend.paced.0) {
+        if let Some(client) = core.clients.get_mut(id)
+            && client.is_paced_by(slot)
+        {
+            client.paced_by = None;
+            resume(core, id);
         }
     }
 }
