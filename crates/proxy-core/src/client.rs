@@ -19,13 +19,10 @@ use crate::show::kinds::Show;
 use crate::stats::counters::Tally;
 use crate::stats::counts::Counts;
 use core::mem;
-use evenkeel_hotkeys::client::Answer;
-use evenkeel_hotkeys::client::ReadTicket;
-use evenkeel_protocol::auth::Dialect;
-use evenkeel_protocol::auth::Sasl;
+use evenkeel_hotkeys::client::{Answer, ReadTicket};
+use evenkeel_protocol::auth::{Dialect, Sasl};
 use evenkeel_protocol::text;
-use evenkeel_types::Instant;
-use evenkeel_types::KeyHash;
+use evenkeel_types::{Instant, KeyHash};
 use std::collections::VecDeque;
 
 /// Ring places that an idle connection keeps.
@@ -62,7 +59,7 @@ impl Slot {
 pub(crate) enum State {
     /// Awaited from a backend.
     Waiting,
-    /// Awaited from all servers; see `flush.rs`.
+    /// Awaited from all servers; see `flushes.rs`.
     Flushing,
     /// Known from the beginning.
     Text(&'static [u8]),
@@ -138,13 +135,13 @@ pub(crate) struct Client {
     pub parked: usize,
     /// Input that waits, or has waited, behind such requests.
     pub held_back: Option<HeldBack>,
-    /// The slot of a write whose server is far behind: see `pace.rs`.
+    /// The slot of a write whose server is far behind: see `under_way/pace.rs`.
     pub paced_by: Option<u64>,
     /// What it speaks.
     pub dialect: Dialect,
     /// How far it has come with SASL.
     pub sasl: Sasl,
-    /// Whether servers have been found out about for it; see `speech.rs`.
+    /// Whether servers have been found out about for it; see `request/speech.rs`.
     pub knows_servers: bool,
     /// The error that takes the place of `END` in the multi-get whose keys are being shown.
     pub get_failure: Option<Vec<u8>>,
@@ -198,7 +195,7 @@ impl Client {
     ///
     /// Requests under way by an older map or configuration, or to keys on the move, are waited for: a
     /// write to the former home of a key, or one that is turned away there and sent on to the new one,
-    /// must not be overtaken by what the application asked after it. So is a write whose server is far behind (`pace.rs`).
+    /// must not be overtaken by what the application asked after it. So is a write whose server is far behind (`under_way/pace.rs`).
     /// `pause` is how many bytes may be unread.
     #[inline]
     pub fn may_ask(&self, era: u64, pause: usize) -> bool {

@@ -5,11 +5,14 @@ use crate::ids::ClientId;
 use crate::output::{Outbox, Output};
 use crate::pipe::in_flight::Tag;
 use crate::slab::Slab;
+use core::mem;
 
 /// The connections of applications, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     slab: Slab<Client>,
+    /// Those whose first request waits for servers to say who they are.
+    await_greetings: Vec<ClientId>,
 }
 
 impl Clients {
@@ -78,6 +81,21 @@ impl Clients {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// The first request of a client waits for servers to say who they are.
+    pub fn await_greetings(&mut self, id: ClientId) {
+        self.await_greetings.push(id);
+    }
+
+    /// A server has said who it is, or cannot: hears the clients again that waited for it.
+    pub fn hear_waiting(&mut self, outbox: &mut Outbox) {
+        for id in mem::take(&mut self.await_greetings) {
+            if let Some(client) = self.get_mut(id) {
+                client.stalled = false;
+            }
+            self.feed(outbox, id);
         }
     }
 

@@ -1,11 +1,6 @@
 //! Reading requests that the proxy has composed itself.
 
-use evenkeel_protocol::LINE_LEN_MAX;
-use evenkeel_protocol::Limits;
-use evenkeel_protocol::Request;
-use evenkeel_protocol::RequestOutcome;
-use evenkeel_protocol::parse_request;
-use evenkeel_protocol::text;
+use evenkeel_protocol::{LINE_LEN_MAX, Limits, Request, RequestOutcome, parse_request, text};
 
 /// A request that the proxy has composed.
 pub(crate) fn parse_own(bytes: &[u8]) -> Option<Request<'_>> {

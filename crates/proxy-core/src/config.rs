@@ -7,8 +7,7 @@ use core::fmt;
 use core::time::Duration;
 use evenkeel_hotkeys::plain::PlainConfig;
 use evenkeel_protocol::Limits;
-use evenkeel_protocol::auth::AuthMode;
-use evenkeel_protocol::auth::Credentials;
+use evenkeel_protocol::auth::{AuthMode, Credentials};
 use evenkeel_types::UnixSeconds;
 use std::sync::Arc;
 

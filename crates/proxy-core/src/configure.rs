@@ -21,7 +21,6 @@ use crate::server_list::ServerList;
 use crate::stats::per_route::PerRoute;
 use crate::under_way::catch_up::catch_up;
 use crate::under_way::era::begin_era;
-use crate::under_way::greet::greet_strangers;
 use crate::under_way::log::take_over_log;
 use crate::worker::ProxyCore;
 use evenkeel_hotkeys::client::ClientLeases;
@@ -58,7 +57,7 @@ pub(crate) fn configure(core: &mut ProxyCore, now: Instant, config: &Arc<ProxyCo
     take_over(core, now, config);
     core.leaving_look = Some(now);
     forget_left_pools(core, now);
-    greet_strangers(core, now);
+    core.backends.greet_strangers(&mut core.outbox, now);
 }
 
 pub(crate) fn take_over(core: &mut ProxyCore, now: Instant, config: &Arc<ProxyConfig>) {
@@ -99,7 +98,7 @@ pub(crate) fn take_over(core: &mut ProxyCore, now: Instant, config: &Arc<ProxyCo
         }
     }
     take_over_log(core, config.request_log.as_ref());
-    core.has_outage = core.backends.has_outage();
+    core.backends.look_for_outages();
     if core.pools.look_for_hot_keys() {
         // The first slot begins with the first look at the clock.
         core.outbox.due_at(Instant(0));

@@ -5,8 +5,7 @@ use crate::pipe::in_flight::Ask;
 use crate::routes::RenameId;
 use crate::routes::way::{WayKey, WayTo};
 use crate::show::kinds::Show;
-use evenkeel_protocol::StoreMode;
-use evenkeel_protocol::text;
+use evenkeel_protocol::{StoreMode, text};
 
 /// What a request does with its key, as far as leases and repetition are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

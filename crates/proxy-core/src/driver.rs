@@ -14,16 +14,13 @@ use crate::request::input::take_input;
 use crate::request::whole::{answer_own_address, answer_stats};
 use crate::stats::process::ProcessStats;
 use crate::under_way::flush::go_on_with_flushes;
-use crate::under_way::greet::greet;
 use crate::under_way::retry::retry_parked;
 use crate::under_way::say::{forget_client, resume};
 use crate::worker::ProxyCore;
 use core::time::Duration;
-use evenkeel_protocol::auth::Protocols;
-use evenkeel_protocol::auth::opening;
-use evenkeel_types::Instant;
-use evenkeel_types::UnixSeconds;
+use evenkeel_protocol::auth::{Protocols, opening};
 use evenkeel_types::map::ClusterMap;
+use evenkeel_types::{Instant, UnixSeconds};
 use std::sync::Arc;
 
 impl ProxyCore {
@@ -238,7 +235,7 @@ impl ProxyCore {
     pub fn backend_connected(&mut self, id: BackendId) {
         let backend = self.backends.get(id);
         if let Some(Link::Connecting { until }) = backend.map(|backend| backend.link) {
-            greet(self, id, until);
+            self.greet(id, until);
         }
     }
 

@@ -15,13 +15,9 @@ use crate::routes::{CommandClass, Renamed, RouteConfig};
 use crate::under_way::say::{say, say_bytes};
 use crate::worker::ProxyCore;
 use evenkeel_placement::renaming::shadows;
-use evenkeel_protocol::KEY_LEN_MAX;
-use evenkeel_protocol::text;
-use evenkeel_types::Instant;
-use evenkeel_types::KeyHash;
-use evenkeel_types::ServerId;
-use serde::Deserialize;
-use serde::Serialize;
+use evenkeel_protocol::{KEY_LEN_MAX, text};
+use evenkeel_types::{Instant, KeyHash, ServerId};
+use serde::{Deserialize, Serialize};
 
 /// Other places of a key that are listed; the rest are counted. Of tens of servers nobody reads on.
 pub const PLACES_LISTED_MAX: usize = 8;

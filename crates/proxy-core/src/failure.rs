@@ -1,8 +1,7 @@
 //! Why a request is answered by the proxy itself, with an error: the words, and what they mean.
 
 use core::fmt;
-use evenkeel_protocol::Quarantined;
-use evenkeel_protocol::compose;
+use evenkeel_protocol::{Quarantined, compose};
 use evenkeel_types::CacheletId;
 
 /// Why a request has no answer of a server.

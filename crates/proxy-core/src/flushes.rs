@@ -3,8 +3,7 @@
 //! See `under_way/flush.rs` for why a flush may need several rounds.
 
 use crate::ids::{ClientId, PoolId};
-use evenkeel_types::Epoch;
-use evenkeel_types::Instant;
+use evenkeel_types::{Epoch, Instant};
 use std::collections::BTreeMap;
 
 /// What a flush is answered while servers go by a map that does not come.

@@ -9,17 +9,11 @@ use crate::routes::Rename;
 use crate::show;
 use crate::show::kinds::Show;
 use evenkeel_hotkeys::client::Answer;
-use evenkeel_protocol::KeyScratch;
-use evenkeel_protocol::Limits;
-use evenkeel_protocol::MetaReply;
-use evenkeel_protocol::MetaStatus;
-use evenkeel_protocol::Reply;
-use evenkeel_protocol::ReplyOutcome;
-use evenkeel_protocol::Request;
-use evenkeel_protocol::StoreMode;
 use evenkeel_protocol::compose::answer;
 use evenkeel_protocol::compose::answer::ItemFacts;
-use evenkeel_protocol::parse_reply;
+use evenkeel_protocol::{
+    KeyScratch, Limits, MetaReply, MetaStatus, Reply, ReplyOutcome, Request, StoreMode, parse_reply,
+};
 use std::sync::Arc;
 
 /// Client flags are before the value.

@@ -6,17 +6,32 @@
 //! places keys on a ring.
 //!
 //! ```text
-//!  application ─ bytes ─> request.rs ─> way.rs ─── question ──> backend.rs ─ bytes ─> server
-//!                 parse,   │             which route: routes/    one queue, answers
-//!                 one slot │             where: pool/            in the order asked
-//!                 each     ▼
-//!  application <─ bytes ─ client.rs <─ answer.rs <─────────────────────── bytes ── server
-//!                          answers in the   compose (show/), keep aside,
-//!                          order asked      ask again (recovery.rs)
+//!  application ─ bytes ─> request/ ──> routes/ ───> pool/ ────> pipe/ ─ bytes ─> server
+//!                 parse, one slot     which pool   which      one queue, answers
+//!                 for each answer                  server     in the order asked
+//!                     │
+//!                     ▼
+//!  application <─ bytes ─ client.rs <─ under_way/ <── answer/ <─────────── bytes ── server
+//!                      answers in the   shown in turn,  judge, compose
+//!                      order asked      or asked again  (show/)
 //! ```
 //!
-//! A connection whose first byte is that of the binary protocol goes by `binary.rs` instead of
-//! `request.rs`; servers are asked in text all the same, and `show/binary.rs` words their answers.
+//! A connection whose first byte is that of the binary protocol goes by `request/binary/`;
+//! servers are asked in text all the same, and `show/binary.rs` words their answers.
+//!
+//! # Where things stand
+//!
+//! From the bottom to the top; each imports only what stands before it.
+//!
+//! - Words: `limits`, `ids`, `config`, `routes/`, `failure` (why the proxy answers with an error),
+//!   `show/` (answers in the application's words), `stats/` (what is counted, and how it is told).
+//! - Parts of a worker, each with its data: `client` and `clients`, `pipe/` (connections to servers), `pool/`
+//!   (which server, also of hot keys and while servers are out of use), `parked`, `flushes`, `drafts`,
+//!   `request_log`, `output`.
+//! - `worker`: the parts together.
+//! - What is done with several parts at once: `under_way/`, then `request/` and `answer/`, `configure`, `map`
+//!   and `explain`.
+//! - `driver` and `told`: what the driver calls.
 //!
 //! # How the driver works with it
 //!
@@ -33,7 +48,7 @@
 //! - Each application connection reads its own writes and never an older value after a newer one of
 //!   the same key. See [`ClientLeases`](evenkeel_hotkeys::client::ClientLeases) for the argument
 //!   in an Evenkeel pool, and [`plain`](evenkeel_hotkeys::plain) for that in a pool of any
-//!   memcached servers whose hot keys are replicated (`hot/`).
+//!   memcached servers whose hot keys are replicated (`pool/hot.rs`).
 //!
 //! # When the map or the configuration changes
 //!

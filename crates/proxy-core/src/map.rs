@@ -13,10 +13,8 @@ use crate::under_way::era::begin_era;
 use crate::under_way::flush::go_on_with_flushes;
 use crate::under_way::retry::retry_all_parked;
 use crate::worker::ProxyCore;
-use evenkeel_types::Instant;
-use evenkeel_types::WorkerRef;
-use evenkeel_types::map::ClusterMap;
-use evenkeel_types::map::ServerEntry;
+use evenkeel_types::map::{ClusterMap, ServerEntry};
+use evenkeel_types::{Instant, WorkerRef};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -4,8 +4,7 @@ use crate::config::{MapSource, TlsId};
 use crate::ids::{BackendId, ClientId};
 use crate::logged::LoggedRequest;
 use crate::stats::listing::StatsKind;
-use evenkeel_types::Epoch;
-use evenkeel_types::Instant;
+use evenkeel_types::{Epoch, Instant};
 use std::collections::VecDeque;
 
 /// Something for the driver to do.

@@ -1,8 +1,7 @@
 //! Chance, from one seed.
 
 use rand_xoshiro::SplitMix64;
-use rand_xoshiro::rand_core::Rng;
-use rand_xoshiro::rand_core::SeedableRng;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// Where a core has its random numbers from.
 #[derive(Debug)]

@@ -13,14 +13,8 @@ use crate::pipe::in_flight::Tag;
 use crate::random::Random;
 use core::time::Duration;
 use evenkeel_hotkeys::plain::NAME_PREFIX_LEN;
-use evenkeel_protocol::Direction;
-use evenkeel_protocol::KeyScratch;
-use evenkeel_protocol::Meta;
-use evenkeel_protocol::Request;
-use evenkeel_protocol::StoreVerb;
-use evenkeel_protocol::base64;
-use evenkeel_types::Instant;
-use evenkeel_types::KeyHash;
+use evenkeel_protocol::{Direction, KeyScratch, Meta, Request, StoreVerb, base64};
+use evenkeel_types::{Instant, KeyHash};
 
 /// Most slow requests that one worker logs in a second: when a server stalls, all its requests are slow, and
 /// the first hundred say what the others would.

@@ -1,7 +1,6 @@
 //! Our own flags in requests to Evenkeel workers.
 
-use evenkeel_types::CacheletId;
-use evenkeel_types::Epoch;
+use evenkeel_types::{CacheletId, Epoch};
 
 /// What comes before how many others were answered with what was read before: the last of our own flags. It makes two reads no less
 /// identical.

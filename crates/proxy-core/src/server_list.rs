@@ -1,8 +1,6 @@
 //! The servers of a pool of any memcached servers, and where keys live among them.
 
-use evenkeel_placement::config::PlacementConfig;
-use evenkeel_placement::config::PlacementError;
-use evenkeel_placement::config::Server;
+use evenkeel_placement::config::{PlacementConfig, PlacementError, Server};
 use evenkeel_placement::pool::Placement;
 
 /// The servers of a pool and where keys live among them: made once and shared by all workers.

@@ -10,8 +10,7 @@ use crate::stats::per_route::ROUTES_COUNTED_MAX;
 use crate::stats::process::{BackendStats, PoolStats, WorkerCounts};
 use crate::stats::route_stats::{RouteName, RouteStats};
 use crate::worker::ProxyCore;
-use evenkeel_types::Epoch;
-use evenkeel_types::Instant;
+use evenkeel_types::{Epoch, Instant};
 
 impl ProxyCore {
     /// Counts of this worker.

@@ -6,20 +6,20 @@ use crate::config::ProxyConfig;
 use crate::drafts::Drafts;
 use crate::failure::Failure;
 use crate::flushes::Flushes;
-use crate::ids::{BackendId, ClientId};
+use crate::ids::{BackendId, PoolId};
 use crate::limits;
 use crate::output::Outbox;
 use crate::parked::Parking;
 use crate::pipe::backends::Backends;
+use crate::pool::Pool;
+use crate::pool::elsewhere::Elsewhere;
 use crate::pool::pools::Pools;
 use crate::random::Random;
 use crate::request_log::RequestLog;
 use crate::routes::routing::Routing;
 use crate::scratch::Scratch;
 use crate::stats::counts::Counts;
-use evenkeel_types::Epoch;
-use evenkeel_types::Instant;
-use evenkeel_types::UnixSeconds;
+use evenkeel_types::{Epoch, Instant, UnixSeconds};
 use std::sync::Arc;
 
 /// One proxy worker. See the [crate] for how to drive it.
@@ -30,8 +30,6 @@ pub struct ProxyCore {
     pub(crate) pools: Pools,
     /// Maps and configurations so far, and servers that came into use or went out of it.
     pub(crate) era: u64,
-    /// Whether a memcached is out of use.
-    pub(crate) has_outage: bool,
     /// When the present turn of the event loop began.
     pub(crate) now: Instant,
     /// The wall clock.
@@ -54,11 +52,6 @@ pub struct ProxyCore {
     pub(crate) spare: Spare,
     pub(crate) scratch: Scratch,
     pub(crate) drafts: Drafts,
-    /// Whether an application has spoken the binary protocol, so that it matters what servers
-    /// understand.
-    pub(crate) has_binary: bool,
-    /// Connections whose first request waits for servers to say who they are.
-    pub(crate) await_greetings: Vec<ClientId>,
 }
 
 impl ProxyCore {
@@ -69,7 +62,6 @@ impl ProxyCore {
             routing: Routing::new(&config.routes),
             pools: Pools::default(),
             era: 0,
-            has_outage: false,
             now: Instant::default(),
             unix: 0,
             clients: Clients::default(),
@@ -86,8 +78,6 @@ impl ProxyCore {
             spare: Spare::default(),
             scratch: Scratch::default(),
             drafts: Drafts::default(),
-            has_binary: false,
-            await_greetings: Vec::new(),
         }
     }
 
@@ -107,5 +97,25 @@ impl ProxyCore {
     pub(crate) fn close_if_retired(&mut self, id: BackendId) {
         self.backends
             .close_if_retired(&mut self.outbox, &mut self.counts.routes, id);
+    }
+
+    /// Finds out who answers on a connection that stands.
+    pub(crate) fn greet(&mut self, id: BackendId, until: Instant) {
+        let pool = self.backends.get(id).map(|backend| backend.pool);
+        let pool = pool.and_then(|pool| self.pools.get(pool));
+        let epoch = pool.map_or(Epoch(0), Pool::epoch);
+        self.backends.greet(&mut self.outbox, id, until, epoch);
+    }
+
+    /// [`Pools::elsewhere`] for a request, which is counted.
+    pub(crate) fn find_elsewhere(
+        &mut self,
+        now: Instant,
+        pool: PoolId,
+        key: &[u8],
+    ) -> Option<Elsewhere> {
+        let elsewhere = self.pools.elsewhere(&self.backends, now, pool, key)?;
+        self.counts.stats.proxy_failovers_unsettled += u64::from(!elsewhere.is_settled);
+        Some(elsewhere)
     }
 }

@@ -7,8 +7,7 @@ use crate::show::Unfit;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use core::mem;
-use evenkeel_protocol::Reply;
-use evenkeel_protocol::text;
+use evenkeel_protocol::{Reply, text};
 use evenkeel_types::Instant;
 
 /// Does something with the answer to the awaited request for whoever asked it first, and then for each of those who joined, for

@@ -7,20 +7,10 @@ use crate::show;
 use crate::show::Unfit;
 use crate::under_way::put::put;
 use crate::worker::ProxyCore;
-use evenkeel_hotkeys::plain::Fill;
-use evenkeel_hotkeys::plain::Found;
-use evenkeel_hotkeys::plain::REPLICA_EXPTIME_SECS;
-use evenkeel_hotkeys::plain::Recaching;
-use evenkeel_protocol::LINE_LEN_MAX;
-use evenkeel_protocol::MetaStatus;
-use evenkeel_protocol::Reply;
-use evenkeel_protocol::Store;
-use evenkeel_protocol::StoreVerb;
+use evenkeel_hotkeys::plain::{Fill, Found, REPLICA_EXPTIME_SECS, Recaching};
 use evenkeel_protocol::compose::request as ask;
-use evenkeel_protocol::text;
-use evenkeel_types::Instant;
-use evenkeel_types::KeyHash;
-use evenkeel_types::Version;
+use evenkeel_protocol::{LINE_LEN_MAX, MetaStatus, Reply, Store, StoreVerb, text};
+use evenkeel_types::{Instant, KeyHash, Version};
 
 /// Stores the copies that lack what the home has just answered.
 pub(crate) fn fill_copies(

@@ -8,14 +8,11 @@ use crate::pipe::speech::Speech;
 use crate::show::Unfit;
 use crate::under_way::catch_up::catch_up;
 use crate::under_way::era::standing_changed;
-use crate::under_way::say::hear_waiting;
 use crate::worker::ProxyCore;
 use core::mem;
 use core::time::Duration;
-use evenkeel_protocol::Hello;
-use evenkeel_protocol::Reply;
-use evenkeel_types::Epoch;
-use evenkeel_types::Instant;
+use evenkeel_protocol::{Hello, Reply};
+use evenkeel_types::{Epoch, Instant};
 
 /// The peer said who it is.
 pub(crate) fn greeted(
@@ -84,6 +81,6 @@ fn learn_speech(core: &mut ProxyCore, id: BackendId, reply: &Reply<'_>) -> Resul
     let before = mem::replace(&mut backend.speech, speech);
     // It would not understand what is queued for its predecessor.
     let is_lost = before == Speech::Meta && speech != before && backend.queued_requests() > 0;
-    hear_waiting(core);
+    core.clients.hear_waiting(&mut core.outbox);
     if is_lost { Err(Unfit) } else { Ok(()) }
 }

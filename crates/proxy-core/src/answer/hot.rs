@@ -16,14 +16,11 @@ use crate::show::kinds::Show;
 use crate::stats::counters::Tally;
 use crate::under_way::again::ask_home;
 use crate::worker::ProxyCore;
-use evenkeel_hotkeys::client::Answer;
-use evenkeel_hotkeys::client::Verdict;
+use evenkeel_hotkeys::client::{Answer, Verdict};
 use evenkeel_hotkeys::plain::NAME_PREFIX_LEN;
-use evenkeel_protocol::Reply;
-use evenkeel_protocol::Value;
 use evenkeel_protocol::compose::answer;
-use evenkeel_types::Instant;
-use evenkeel_types::Version;
+use evenkeel_protocol::{Reply, Value};
+use evenkeel_types::{Instant, Version};
 
 /// A part of the answer to a read of one hot key.
 pub(crate) fn hot_reply(

@@ -23,9 +23,7 @@ use crate::show::Unfit;
 use crate::under_way::pace::unpace;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
-use evenkeel_protocol::Reply;
-use evenkeel_protocol::ReplyOutcome;
-use evenkeel_protocol::parse_reply;
+use evenkeel_protocol::{Reply, ReplyOutcome, parse_reply};
 use evenkeel_types::Instant;
 
 /// A server sent something: `input` is everything of it that was not consumed before. Returns

@@ -13,18 +13,15 @@ use crate::pipe::in_flight::{Ask, Progress, Question, Tag};
 use crate::pool::sent::wants_of;
 use crate::under_way::again::{ask_again, fail_unasked};
 use crate::under_way::catch_up::catch_up_if_idle;
-use crate::under_way::elsewhere::find_elsewhere;
 use crate::under_way::era::standing_changed;
 use crate::under_way::fail::{fail, forget_ticket};
 use crate::under_way::flush::end_round;
-use crate::under_way::greet::greet;
 use crate::under_way::lines::{draft_again, send_drafts};
 use crate::under_way::park::{has_stragglers, park};
 use crate::under_way::release::release;
-use crate::under_way::say::{close_client, hear_waiting};
+use crate::under_way::say::close_client;
 use crate::worker::ProxyCore;
-use evenkeel_protocol::KeyScratch;
-use evenkeel_protocol::Request;
+use evenkeel_protocol::{KeyScratch, Request};
 use evenkeel_types::Instant;
 
 /// Asks a read elsewhere whose server has just gone out of use. Gives it back if there is nowhere
@@ -39,7 +36,7 @@ fn ask_elsewhere(
     match parse_own(&question.bytes) {
         Some(Request::MetaGet(meta)) => {
             let mut scratch = KeyScratch::default();
-            let elsewhere = find_elsewhere(core, now, pool, meta.key.decode(&mut scratch));
+            let elsewhere = core.find_elsewhere(now, pool, meta.key.decode(&mut scratch));
             let Some(place) = elsewhere.and_then(|elsewhere| elsewhere.place) else {
                 return Some(question);
             };
@@ -60,7 +57,7 @@ fn ask_elsewhere(
                 _ => vec![tag.slot],
             };
             for (key, slot) in keys.iter().zip(slots) {
-                let elsewhere = find_elsewhere(core, now, pool, key);
+                let elsewhere = core.find_elsewhere(now, pool, key);
                 match elsewhere.and_then(|elsewhere| elsewhere.place) {
                     Some(place) => {
                         core.counts.stats.proxy_requests_failed_over += 1;
@@ -127,7 +124,7 @@ pub(crate) fn backend_due(core: &mut ProxyCore, now: Instant, id: BackendId) {
         Link::Down { .. } => core.backends.connect(&mut core.outbox, now, id),
         Link::Unready { .. } if backend.answer_due().is_none_or(|due| due > now) => {
             let until = now + backend.connect_timeout;
-            greet(core, id, until);
+            core.greet(id, until);
         }
         Link::Unready { .. }
         | Link::Idle
@@ -167,7 +164,7 @@ pub(crate) fn lose(core: &mut ProxyCore, now: Instant, id: BackendId, loss: Loss
     };
     let pool = backend.pool;
     core.pools.forget_truths_of(pool);
-    hear_waiting(core);
+    core.clients.hear_waiting(&mut core.outbox);
     let Some(backend) = core.backends.get_mut(id) else {
         return;
     };

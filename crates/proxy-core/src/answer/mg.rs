@@ -12,20 +12,11 @@ use crate::pipe::backend::Peer;
 use crate::pipe::in_flight::Ask;
 use crate::pool::Pool;
 use crate::worker::ProxyCore;
-use evenkeel_hotkeys::client::Answer;
-use evenkeel_hotkeys::client::ReadTicket;
-use evenkeel_hotkeys::plain::NAME_PREFIX_LEN;
-use evenkeel_hotkeys::plain::Wants;
-use evenkeel_protocol::KeyScratch;
-use evenkeel_protocol::MetaFlags;
-use evenkeel_protocol::MetaReply;
-use evenkeel_protocol::MetaStatus;
-use evenkeel_protocol::Reply;
-use evenkeel_protocol::Request;
+use evenkeel_hotkeys::client::{Answer, ReadTicket};
+use evenkeel_hotkeys::plain::{NAME_PREFIX_LEN, Wants};
 use evenkeel_protocol::compose::number;
-use evenkeel_types::Epoch;
-use evenkeel_types::Instant;
-use evenkeel_types::KeyHash;
+use evenkeel_protocol::{KeyScratch, MetaFlags, MetaReply, MetaStatus, Reply, Request};
+use evenkeel_types::{Epoch, Instant, KeyHash};
 
 /// The key of the awaited question, if it is an `mg` of a hot key at its home.
 #[inline]

@@ -14,9 +14,7 @@ use crate::stats::counts::Counts;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use core::mem;
-use evenkeel_protocol::Limits;
-use evenkeel_protocol::scan_value_of;
-use evenkeel_protocol::text;
+use evenkeel_protocol::{Limits, scan_value_of, text};
 use evenkeel_types::Instant;
 
 /// Takes what `input` begins with as answers to awaited gets, as far as they are plain. Returns how

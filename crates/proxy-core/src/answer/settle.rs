@@ -23,11 +23,8 @@ use crate::under_way::park::hurry_parked;
 use crate::worker::ProxyCore;
 use crate::{kept, show};
 use core::time::Duration;
-use evenkeel_hotkeys::client::Answer;
-use evenkeel_hotkeys::client::Grant;
-use evenkeel_hotkeys::client::Verdict;
-use evenkeel_protocol::MetaStatus;
-use evenkeel_protocol::Reply;
+use evenkeel_hotkeys::client::{Answer, Grant, Verdict};
+use evenkeel_protocol::{MetaStatus, Reply};
 use evenkeel_types::Instant;
 
 /// A server has answered what nobody but the proxy asked for.

@@ -8,8 +8,8 @@
 //! reads anything older than without this. That costs the sharing among gets of different turns, and needs
 //! no word about keys between workers and proxies when something is written.
 //!
-//! In pools of plain servers the gets of one key take part that go the quick way (see `quick.rs`) or are of a replicated key (`hot/`),
-//! and whatever else is asked ends the joining of what is before it. Workers of a cluster are asked by `question.rs`: there it does so
+//! In pools of plain servers the gets of one key take part that go the quick way (see `request/quick.rs`) or are of a replicated key (`pool/hot.rs`),
+//! and whatever else is asked ends the joining of what is before it. Workers of a cluster are asked by `request/question.rs`: there it does so
 //! for its own key alone. Each of those who share the answer to a replicated key's read judges it by his own ticket.
 
 use crate::answer::done::done;
@@ -24,8 +24,7 @@ use crate::stats::counters::Tally;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use core::mem;
-use evenkeel_protocol::Reply;
-use evenkeel_protocol::text;
+use evenkeel_protocol::{Reply, text};
 use evenkeel_types::Instant;
 
 /// What those are answered for whom there is no memory: [`text::OUT_OF_MEMORY_WRITING`].

@@ -10,7 +10,7 @@
 //!
 //! A queue of up to [`WAITING_MIN`] requests is not shortened, and writes wait for three quarters of the request timeout before they
 //! are refused, as any request does in the end: a delete that is not carried out leaves an old value. Whoever writes that much is
-//! slowed down before (`pace.rs`).
+//! slowed down before (`under_way/pace.rs`).
 //!
 //! One server's queue refuses its own requests only. Requests that were sent are never refused, so that each that is refused was certainly not
 //! carried out, and what is left keeps its order.

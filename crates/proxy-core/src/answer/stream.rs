@@ -17,9 +17,7 @@ use crate::show::kinds::Show;
 use crate::stats::counters::Tally;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
-use evenkeel_protocol::Limits;
-use evenkeel_protocol::scan_value_head;
-use evenkeel_protocol::text;
+use evenkeel_protocol::{Limits, scan_value_head, text};
 use evenkeel_types::Instant;
 
 /// Passes a value on that `input` begins with and that is not whole, if it can be. Returns how many

@@ -12,8 +12,7 @@ use crate::show::Unfit;
 use crate::show::kinds::Show;
 use crate::stats::counters::Tally;
 use crate::worker::ProxyCore;
-use evenkeel_protocol::Reply;
-use evenkeel_protocol::Value;
+use evenkeel_protocol::{Reply, Value};
 
 /// A line of the answer to a multi-get.
 pub(crate) fn take_values(

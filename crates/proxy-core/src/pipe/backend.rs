@@ -51,10 +51,8 @@ use crate::stats::per_route::PerRoute;
 use crate::stats::process::BackendStats;
 use crate::stats::stopwatch::{Finished, Stopwatch};
 use core::time::Duration;
-use evenkeel_hotkeys::burden::RecentRequests;
-use evenkeel_hotkeys::burden::burden;
-use evenkeel_types::Instant;
-use evenkeel_types::WorkerRef;
+use evenkeel_hotkeys::burden::{RecentRequests, burden};
+use evenkeel_types::{Instant, WorkerRef};
 use std::collections::VecDeque;
 use std::sync::Arc;
 

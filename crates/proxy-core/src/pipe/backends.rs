@@ -7,19 +7,22 @@ use crate::output::{Outbox, Output};
 use crate::pipe::backend::{Backend, Link, Peer, Refused};
 use crate::pipe::in_flight::Question;
 use crate::pipe::login;
+use crate::pipe::speech::Speech;
 use crate::slab::Slab;
 use crate::stats::counters::ProxyStats;
 use crate::stats::per_route::PerRoute;
-use evenkeel_protocol::KeyScratch;
-use evenkeel_protocol::Request;
-use evenkeel_protocol::compose;
-use evenkeel_types::Epoch;
-use evenkeel_types::Instant;
+use core::mem;
+use evenkeel_protocol::{KeyScratch, Request, compose};
+use evenkeel_types::{Epoch, Instant};
 
 /// The connections to servers, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Backends {
     slab: Slab<Backend>,
+    /// Whether a memcached is out of use.
+    has_outage: bool,
+    /// Whether it matters what servers of pools of any memcached understand.
+    wants_speech: bool,
 }
 
 impl Backends {
@@ -137,10 +140,44 @@ impl Backends {
             .is_some_and(|backend| backend.health.is_in_use())
     }
 
-    /// Whether any memcached is out of use.
+    /// Whether any memcached is out of use, as far as was looked.
+    #[inline]
     pub fn has_outage(&self) -> bool {
+        self.has_outage
+    }
+
+    /// Looks whether any memcached is out of use.
+    pub fn look_for_outages(&mut self) {
+        let is_out =
+            |backend: &Backend| backend.peer == Peer::Memcached && !backend.health.is_in_use();
+        let has_outage = self.iter().any(is_out);
+        self.has_outage = has_outage;
+    }
+
+    /// From now on it matters what servers understand. True if it did not before.
+    pub fn want_speech(&mut self) -> bool {
+        !mem::replace(&mut self.wants_speech, true)
+    }
+
+    /// Connects to the servers that were never asked anything, if what they understand matters.
+    pub fn greet_strangers(&mut self, outbox: &mut Outbox, now: Instant) {
+        if !self.wants_speech {
+            return;
+        }
+        for id in self.ids() {
+            let backend = self.get(id);
+            if backend.is_some_and(|backend| backend.link == Link::Idle && is_stranger(backend)) {
+                self.connect(outbox, now, id);
+            }
+        }
+    }
+
+    /// Whether any server that was never asked anything is about to say who it is.
+    pub fn await_greetings(&self) -> bool {
+        let is_under_way =
+            |link: Link| matches!(link, Link::Connecting { .. } | Link::Greeting { .. });
         self.iter()
-            .any(|backend| backend.peer == Peer::Memcached && !backend.health.is_in_use())
+            .any(|backend| is_under_way(backend.link) && is_stranger(backend))
     }
 
     /// A server has missed the write of a key, or perhaps.
@@ -228,4 +265,9 @@ impl Backends {
         self.write(outbox, id);
         outbox.due_at(until);
     }
+}
+
+/// Whether it is not known yet what a server understands that can be asked.
+fn is_stranger(backend: &Backend) -> bool {
+    backend.peer == Peer::Memcached && backend.speech == Speech::Unknown && backend.takes_requests()
 }

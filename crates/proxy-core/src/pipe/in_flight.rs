@@ -3,13 +3,11 @@
 use crate::ids::{ClientId, PoolId, RouteId};
 use crate::route_flags::COUNT_FLAG;
 use crate::stats::counters::Tally;
-use core::iter;
-use core::mem;
 use core::ops::Range;
+use core::{iter, mem};
 use evenkeel_hotkeys::client::WriteTicket;
 use evenkeel_protocol::Moved;
-use evenkeel_types::Instant;
-use evenkeel_types::KeyHash;
+use evenkeel_types::{Instant, KeyHash};
 
 /// What the answer to a request looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

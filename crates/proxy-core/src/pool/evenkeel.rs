@@ -8,12 +8,9 @@ use crate::config::MapSource;
 use crate::failure::Failure;
 use crate::ids::BackendId;
 use evenkeel_placement::renaming::shadows;
-use evenkeel_types::CacheletId;
-use evenkeel_types::Epoch;
-use evenkeel_types::KeyHash;
-use evenkeel_types::WorkerRef;
 use evenkeel_types::limits::GAMMA_MAX;
 use evenkeel_types::map::ClusterMap;
+use evenkeel_types::{CacheletId, Epoch, KeyHash, WorkerRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

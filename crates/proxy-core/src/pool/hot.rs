@@ -14,13 +14,8 @@ use crate::pool::sent::Sent;
 use crate::pool::{Pool, Servers};
 use crate::stats::counters::ProxyStats;
 use crate::stats::hot_keys::{HotKeyReport, REPORTED_MAX};
-use evenkeel_hotkeys::plain::PlainHotKeys;
-use evenkeel_hotkeys::plain::PlainMode;
-use evenkeel_hotkeys::plain::ReadRoute;
-use evenkeel_hotkeys::plain::Wants;
-use evenkeel_types::Epoch;
-use evenkeel_types::Instant;
-use evenkeel_types::KeyHash;
+use evenkeel_hotkeys::plain::{PlainHotKeys, PlainMode, ReadRoute, Wants};
+use evenkeel_types::{Epoch, Instant, KeyHash};
 use std::sync::Arc;
 
 impl Pools {

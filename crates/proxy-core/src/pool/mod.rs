@@ -3,18 +3,6 @@
 //! A core has several. Each has connections of its own, also where two name the same server: their
 //! timeouts differ, and one's slow answers are not in the way of the other's.
 
-use crate::config::{DEFAULT_POOL, MapSource, PoolSettings};
-use crate::ids::{BackendId, PoolId};
-use crate::places::Places;
-use crate::stats::listing::PoolFacts;
-use core::time::Duration;
-pub(crate) use evenkeel::EvenkeelPool;
-use evenkeel_hotkeys::client::ClientLeases;
-use evenkeel_hotkeys::plain::PlainHotKeys;
-use evenkeel_types::Epoch;
-pub(crate) use left::LeftServers;
-pub(crate) use plain::MemcachedPool;
-use std::sync::Arc;
 pub(crate) mod elsewhere;
 mod evenkeel;
 pub(crate) mod hot;
@@ -22,6 +10,20 @@ mod left;
 mod plain;
 pub(crate) mod pools;
 pub(crate) mod sent;
+
+pub(crate) use evenkeel::EvenkeelPool;
+pub(crate) use left::LeftServers;
+pub(crate) use plain::MemcachedPool;
+
+use crate::config::{DEFAULT_POOL, MapSource, PoolSettings};
+use crate::ids::{BackendId, PoolId};
+use crate::places::Places;
+use crate::stats::listing::PoolFacts;
+use core::time::Duration;
+use evenkeel_hotkeys::client::ClientLeases;
+use evenkeel_hotkeys::plain::PlainHotKeys;
+use evenkeel_types::Epoch;
+use std::sync::Arc;
 
 #[derive(Debug)]
 pub(crate) struct Pool {

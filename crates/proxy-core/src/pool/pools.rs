@@ -10,9 +10,7 @@ use crate::slab::Slab;
 use crate::stats::process::PoolStats;
 use evenkeel_hotkeys::ages::Ages;
 use evenkeel_hotkeys::client::ReadTicket;
-use evenkeel_types::Epoch;
-use evenkeel_types::Instant;
-use evenkeel_types::KeyHash;
+use evenkeel_types::{Epoch, Instant, KeyHash};
 use std::sync::Arc;
 
 /// The pools, by name.

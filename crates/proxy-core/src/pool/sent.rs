@@ -3,9 +3,7 @@
 use crate::ids::BackendId;
 use crate::show::kinds::Show;
 use evenkeel_hotkeys::client::ReadTicket;
-use evenkeel_hotkeys::plain::NAME_PREFIX_LEN;
-use evenkeel_hotkeys::plain::NamePrefix;
-use evenkeel_hotkeys::plain::Wants;
+use evenkeel_hotkeys::plain::{NAME_PREFIX_LEN, NamePrefix, Wants};
 
 /// Where a tracked read goes, and what is known of it.
 pub(crate) struct Sent {

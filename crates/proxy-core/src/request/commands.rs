@@ -16,20 +16,11 @@ use crate::routes::{CommandClass, RenameId};
 use crate::show::kinds::{Show, Unasked, Verb};
 use crate::worker::ProxyCore;
 use core::mem;
-use evenkeel_protocol::Direction;
-use evenkeel_protocol::FLAG_COUNT_MAX;
-use evenkeel_protocol::FLAG_COUNT_MAX_MS;
-use evenkeel_protocol::LINE_LEN_MAX;
-use evenkeel_protocol::Meta;
-use evenkeel_protocol::MetaFlags;
-use evenkeel_protocol::SentKey;
-use evenkeel_protocol::Store;
-use evenkeel_protocol::StoreMode;
-use evenkeel_protocol::StoreVerb;
-use evenkeel_protocol::compose::MetaLine;
-use evenkeel_protocol::compose::number;
-use evenkeel_protocol::compose::request as ask;
-use evenkeel_protocol::text;
+use evenkeel_protocol::compose::{MetaLine, number, request as ask};
+use evenkeel_protocol::{
+    Direction, FLAG_COUNT_MAX, FLAG_COUNT_MAX_MS, LINE_LEN_MAX, Meta, MetaFlags, SentKey, Store,
+    StoreMode, StoreVerb, text,
+};
 use evenkeel_types::Instant;
 
 /// What follows a quiet command, so that its answer has an end.

@@ -14,15 +14,10 @@ use crate::under_way::put::put;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use core::mem;
-use evenkeel_protocol::FLAG_COUNT_MAX;
-use evenkeel_protocol::KeyAt;
-use evenkeel_protocol::LINE_LEN_MAX;
-use evenkeel_protocol::MetaFlags;
-use evenkeel_protocol::scan_get;
-use evenkeel_protocol::scan_get_of_one;
-use evenkeel_protocol::text;
-use evenkeel_types::Instant;
-use evenkeel_types::KeyHash;
+use evenkeel_protocol::{
+    FLAG_COUNT_MAX, KeyAt, LINE_LEN_MAX, MetaFlags, scan_get, scan_get_of_one, text,
+};
+use evenkeel_types::{Instant, KeyHash};
 
 /// Flags that may be added to an `mg` here: `c` and `f`.
 const ADDED_MAX: usize = 2;

@@ -14,15 +14,9 @@ use crate::show::kinds::{Show, Verb};
 use crate::under_way::say::{close_after_answers, say};
 use crate::worker::ProxyCore;
 use core::mem;
-use evenkeel_protocol::Admin;
-use evenkeel_protocol::Direction;
-use evenkeel_protocol::Request;
-use evenkeel_protocol::RequestOutcome;
 use evenkeel_protocol::auth::Dialect;
-use evenkeel_protocol::compose::answer;
-use evenkeel_protocol::compose::request as ask;
-use evenkeel_protocol::parse_request;
-use evenkeel_protocol::text;
+use evenkeel_protocol::compose::{answer, request as ask};
+use evenkeel_protocol::{Admin, Direction, Request, RequestOutcome, parse_request, text};
 use evenkeel_types::Instant;
 
 /// The application sent something: `input` is everything of it that was not consumed before.

@@ -23,9 +23,8 @@ use crate::routes::way::{WayKey, WayTo};
 use crate::show::kinds::Show;
 use crate::under_way::lines::{add_to_draft, send_drafts};
 use crate::worker::ProxyCore;
-use evenkeel_protocol::SentKey;
 use evenkeel_protocol::compose::request as ask;
-use evenkeel_protocol::next_word;
+use evenkeel_protocol::{SentKey, next_word};
 use evenkeel_types::Instant;
 
 /// Asks for as many keys of the line as may be under way; `input` begins with what is left of

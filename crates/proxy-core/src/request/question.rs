@@ -19,14 +19,10 @@ use crate::under_way::park::{await_owner, await_reads};
 use crate::under_way::put::put;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
-use evenkeel_hotkeys::client::ReadTicket;
-use evenkeel_hotkeys::client::Route;
-use evenkeel_hotkeys::client::WriteTicket;
+use evenkeel_hotkeys::client::{ReadTicket, Route, WriteTicket};
 use evenkeel_hotkeys::plain::NamePrefix;
 use evenkeel_protocol::LINE_LEN_MAX;
-use evenkeel_types::Epoch;
-use evenkeel_types::Instant;
-use evenkeel_types::KeyHash;
+use evenkeel_types::{Epoch, Instant, KeyHash};
 
 /// Where a new request goes.
 #[derive(Debug)]

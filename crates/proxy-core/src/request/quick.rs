@@ -19,10 +19,7 @@ use crate::scratch::KeyHome;
 use crate::under_way::lines::{add_to_draft, send_drafts};
 use crate::worker::ProxyCore;
 use core::mem;
-use evenkeel_protocol::KeyAt;
-use evenkeel_protocol::scan_get;
-use evenkeel_protocol::scan_get_of_one;
-use evenkeel_protocol::text;
+use evenkeel_protocol::{KeyAt, scan_get, scan_get_of_one, text};
 use evenkeel_types::Instant;
 
 /// What is before the key of a line for one.
@@ -38,7 +35,7 @@ pub(crate) fn quick_gets(
     input: &[u8],
     turn: &mut u32,
 ) -> usize {
-    if core.has_outage || input.first_chunk() != Some(b"get ") {
+    if core.backends.has_outage() || input.first_chunk() != Some(b"get ") {
         return 0;
     }
     // Only the first was looked at.

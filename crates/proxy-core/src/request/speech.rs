@@ -11,13 +11,10 @@
 //! or could not be reached.
 
 use crate::ids::ClientId;
-use crate::pipe::backend::{Link, Peer};
 use crate::pipe::speech::Speech;
 use crate::pool::Servers;
 use crate::routes::way::{WayKey, WayTo};
-use crate::under_way::greet::greet_strangers;
 use crate::worker::ProxyCore;
-use core::mem;
 use evenkeel_types::Instant;
 
 /// What the server understands that a key goes to.
@@ -37,21 +34,12 @@ pub(crate) fn speech_of(core: &ProxyCore, way: &WayTo, key: WayKey<'_>) -> Speec
 /// Greets the servers that were never asked anything, and says whether any of them is about to say
 /// who it is. If so, the client is heard again when it has.
 pub(crate) fn awaits_greetings(core: &mut ProxyCore, now: Instant, id: ClientId) -> bool {
-    if !mem::replace(&mut core.has_binary, true) {
-        greet_strangers(core, now);
+    if core.backends.want_speech() {
+        core.backends.greet_strangers(&mut core.outbox, now);
     }
-    let awaits = core.backends.iter().any(|backend| {
-        let is_under_way = matches!(
-            backend.link,
-            Link::Connecting { .. } | Link::Greeting { .. }
-        );
-        backend.peer == Peer::Memcached
-            && backend.speech == Speech::Unknown
-            && is_under_way
-            && backend.takes_requests()
-    });
+    let awaits = core.backends.await_greetings();
     if awaits {
-        core.await_greetings.push(id);
+        core.clients.await_greetings(id);
     }
     awaits
 }

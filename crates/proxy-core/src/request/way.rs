@@ -8,14 +8,11 @@ use crate::routes::way::{WayKey, WayTo};
 use crate::routes::{CommandClass, RenameId};
 use crate::show::kinds::Show;
 use crate::stats::counters::Tally;
-use crate::under_way::elsewhere::find_elsewhere;
 use crate::under_way::release::release;
 use crate::under_way::say::{refuse_in_binary, say};
 use crate::worker::ProxyCore;
 use core::mem;
-use evenkeel_protocol::KeyScratch;
-use evenkeel_protocol::SentKey;
-use evenkeel_protocol::text;
+use evenkeel_protocol::{KeyScratch, SentKey, text};
 use evenkeel_types::Instant;
 
 /// Finds the route of a command about a key and goes on with `ask`, or puts a refusal where the
@@ -45,7 +42,7 @@ pub(crate) fn on_way(
     }
     if way.to.rename == RenameId::NONE {
         let mut to = way.to;
-        if core.has_outage {
+        if core.backends.has_outage() {
             look_elsewhere(core, now, &mut to, stored, class);
         }
         return ask(core, &to, WayKey { stored, sent: key });
@@ -58,7 +55,7 @@ pub(crate) fn on_way(
             sent: renamed.sent(key.base64),
         };
         let mut to = way.to;
-        if core.has_outage {
+        if core.backends.has_outage() {
             look_elsewhere(core, now, &mut to, key.stored, class);
         }
         ask(core, &to, key);
@@ -117,7 +114,7 @@ fn look_elsewhere(
     key: &[u8],
     class: CommandClass,
 ) {
-    let Some(elsewhere) = find_elsewhere(core, now, way.pool, key) else {
+    let Some(elsewhere) = core.find_elsewhere(now, way.pool, key) else {
         return;
     };
     // A touch changes no value.

@@ -1,4 +1,4 @@
-//! Requests about no key that are answered here. Those that go to all servers are in `flush.rs`.
+//! Requests about no key that are answered here. Those that go to all servers are in `under_way/flush.rs`.
 
 use crate::client::{Slot, State};
 use crate::ids::ClientId;
@@ -12,11 +12,8 @@ use crate::under_way::say::{say, say_bytes};
 use crate::worker::ProxyCore;
 use core::mem;
 use core::net::IpAddr;
-use evenkeel_protocol::binary::Echo;
-use evenkeel_protocol::binary::answer;
-use evenkeel_protocol::binary::wording;
-use evenkeel_protocol::compose;
-use evenkeel_protocol::text;
+use evenkeel_protocol::binary::{Echo, answer, wording};
+use evenkeel_protocol::{compose, text};
 use evenkeel_types::Instant;
 use std::io::Write;
 

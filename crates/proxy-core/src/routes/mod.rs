@@ -15,15 +15,17 @@
 //! A trie was rejected: it is quicker only with thousands of prefixes, and keys of real
 //! applications have tens.
 
-use evenkeel_protocol::KEY_LEN_MAX;
-pub(crate) use rename::{Rename, RenameId, Renamed, Renames};
-pub use ttl::{TTL_BOUND_MAX, TtlBounds};
 mod rename;
 pub(crate) mod routing;
 #[cfg(test)]
 mod tests;
 mod ttl;
 pub(crate) mod way;
+
+pub(crate) use rename::{Rename, RenameId, Renamed, Renames};
+pub use ttl::{TTL_BOUND_MAX, TtlBounds};
+
+use evenkeel_protocol::KEY_LEN_MAX;
 
 /// Most routes of a configuration. Each costs a few dozen bytes in every worker; the bound keeps
 /// positions in 16 bits.

@@ -10,9 +10,7 @@
 //! come in force since it was asked. So every answer's slot knows its renaming by a number, and a
 //! number keeps its meaning as long as a slot or a route has it.
 
-use evenkeel_protocol::KEY_LEN_MAX;
-use evenkeel_protocol::SentKey;
-use evenkeel_protocol::base64;
+use evenkeel_protocol::{KEY_LEN_MAX, SentKey, base64};
 
 /// Which renaming; the default is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,16 +10,8 @@ use crate::failure::{DENIED, NO_CAS_ELSEWHERE, NO_META, READ_ONLY};
 use crate::routes::Rename;
 use crate::show::{Unfit, key_of, version};
 use crate::stats::counters::Tally;
-use evenkeel_protocol::KeyScratch;
-use evenkeel_protocol::MetaReply;
-use evenkeel_protocol::MetaStatus;
-use evenkeel_protocol::Reply;
-use evenkeel_protocol::SentKey;
-use evenkeel_protocol::binary::Echo;
-use evenkeel_protocol::binary::Opcode;
-use evenkeel_protocol::binary::Status;
-use evenkeel_protocol::binary::answer;
-use evenkeel_protocol::text;
+use evenkeel_protocol::binary::{Echo, Opcode, Status, answer};
+use evenkeel_protocol::{KeyScratch, MetaReply, MetaStatus, Reply, SentKey, text};
 
 /// Whether a command is one that a value answers.
 pub(crate) fn is_get(echo: Echo) -> bool {

@@ -4,25 +4,20 @@
 //! was asked in meta commands; both say the same things in other words. What only agreed peers may
 //! see (γ, newest version, a CAS unique that the application did not ask for) is left out.
 
-use crate::composed::without_newline;
-use crate::routes::Rename;
-use crate::show::kinds::{Show, Unasked, Verb};
-use crate::stats::counters::Tally;
-use evenkeel_protocol::MetaReply;
-use evenkeel_protocol::MetaStatus;
-use evenkeel_protocol::Reply;
-use evenkeel_protocol::Request;
-use evenkeel_protocol::RequestOutcome;
-use evenkeel_protocol::Value;
-use evenkeel_protocol::compose::MetaLine;
-use evenkeel_protocol::compose::answer;
-use evenkeel_protocol::parse_request;
-use evenkeel_protocol::text;
-use evenkeel_types::Version;
 pub(crate) mod binary;
 pub(crate) mod kinds;
 #[cfg(test)]
 mod tests;
+
+use crate::composed::without_newline;
+use crate::routes::Rename;
+use crate::show::kinds::{Show, Unasked, Verb};
+use crate::stats::counters::Tally;
+use evenkeel_protocol::compose::{MetaLine, answer};
+use evenkeel_protocol::{
+    MetaReply, MetaStatus, Reply, Request, RequestOutcome, Value, parse_request, text,
+};
+use evenkeel_types::Version;
 
 /// The answer cannot belong to the question: the peer has lost its place, or we have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,13 @@
 //! What a proxy counts and measures, in Prometheus's text format: the figures of `stats`, `stats proxy`,
 //! `stats servers` and `stats routes` with `evenkeel_proxy_` before their names, the histograms behind
-//! the times, and those of each pool (`pool_stats.rs`).
+//! the times, and those of each pool (`pool_metrics.rs`).
 
 use crate::stats::latency::{Histogram, Latency};
 use crate::stats::per_route::RouteCounters;
 use crate::stats::pool_metrics;
 use crate::stats::process::{BackendStats, ProcessStats, by_name, shortest_round_trip};
 use crate::stats::route_stats::RouteStats;
-use evenkeel_control::exposition::Text;
-use evenkeel_control::exposition::seconds;
+use evenkeel_control::exposition::{Text, seconds};
 
 /// Times between which a histogram counts: powers of two from 16 µs to 8.4 s.
 const BOUNDS: std::ops::RangeInclusive<u32> = 4..=23;

@@ -4,8 +4,7 @@
 use crate::stats::hot_keys::{HotKeySum, sums};
 use crate::stats::process::{DiscoveryStats, PoolStats, ProcessStats};
 use evenkeel_control::exposition::Text;
-use evenkeel_placement::membership::Counts;
-use evenkeel_placement::membership::Standing;
+use evenkeel_placement::membership::{Counts, Standing};
 use std::collections::BTreeMap;
 
 /// Writes it for Prometheus.

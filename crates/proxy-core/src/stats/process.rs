@@ -5,8 +5,7 @@ use crate::stats::hot_keys::HotKeyReport;
 use crate::stats::latency::Latency;
 use crate::stats::route_stats::{RouteStats, add_route};
 use evenkeel_hotkeys::ages::Ages;
-use evenkeel_placement::membership::Counts;
-use evenkeel_placement::membership::Standing;
+use evenkeel_placement::membership::{Counts, Standing};
 use std::sync::Arc;
 
 /// One backend connection as statistics show it.

@@ -1,7 +1,6 @@
-//! What happens when a server is not there, not in time, not in its right mind, or no longer the one
-//! to ask.
+//! Asking a request again, at the same place or at another one.
 //!
-//! Where keys go while their server is out of use is in `failover.rs`.
+//! Where keys go while their server is out of use is in `pool/elsewhere.rs`.
 //!
 //! The rule is: a request is put to a server again only if it is a read, or if it certainly was not
 //! carried out (it was never written whole, or the answer was `MOVED`). Anything else that is not
@@ -21,17 +20,14 @@ use crate::pipe::in_flight::{Ask, Question, Tag};
 use crate::pool::Servers;
 use crate::pool::sent::{GET, GETS, Sent};
 use crate::route_flags::{ASKS_VERSION, ROUTE_FLAGS_LEN_MAX, RouteFlags};
-use crate::under_way::elsewhere::find_elsewhere;
 use crate::under_way::fail::fail;
 use crate::under_way::park::park;
 use crate::under_way::put::put;
 use crate::worker::ProxyCore;
 use core::mem;
-use evenkeel_hotkeys::client::Answer;
-use evenkeel_hotkeys::client::ReadTicket;
+use evenkeel_hotkeys::client::{Answer, ReadTicket};
 use evenkeel_hotkeys::plain::NAME_PREFIX_LEN;
-use evenkeel_protocol::KeyScratch;
-use evenkeel_protocol::Request;
+use evenkeel_protocol::{KeyScratch, Request};
 use evenkeel_types::Instant;
 
 /// Asks a request again that was asked before, at a given place. If that is not possible, its
@@ -190,9 +186,10 @@ fn plain_home(
     };
     let key = key.ok_or(Failure::NoOwner)?;
     let pool = question.tag.pool;
-    if core.has_outage
-        && let Some(place) =
-            find_elsewhere(core, now, pool, key).and_then(|elsewhere| elsewhere.place)
+    if core.backends.has_outage()
+        && let Some(place) = core
+            .find_elsewhere(now, pool, key)
+            .and_then(|elsewhere| elsewhere.place)
     {
         return Ok(place);
     }

@@ -8,7 +8,7 @@ use crate::worker::ProxyCore;
 pub(crate) fn standing_changed(core: &mut ProxyCore, id: BackendId) {
     let backend = core.backends.get(id);
     if backend.is_some_and(|backend| backend.peer == Peer::Memcached) {
-        core.has_outage = core.backends.has_outage();
+        core.backends.look_for_outages();
         begin_era(core);
     }
 }

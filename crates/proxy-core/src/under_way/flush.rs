@@ -30,10 +30,8 @@ use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use evenkeel_protocol::compose::request as ask;
 use evenkeel_protocol::text;
-use evenkeel_types::Epoch;
-use evenkeel_types::Instant;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use evenkeel_types::{Epoch, Instant};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What `flush_all` is answered while there is no server to flush.
 pub(crate) const NOTHING_TO_FLUSH: &[u8] = b"SERVER_ERROR no servers known yet\r\n";

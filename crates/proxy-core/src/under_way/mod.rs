@@ -8,16 +8,14 @@
 //!   again                        the same once more, or at another place
 //!   park                         not now
 //!   fail, put, catch_up          not at all; into a queue
-//!   say, log, pace, greet, era, elsewhere
+//!   say, log, pace, era
 //! ```
 
 pub(crate) mod again;
 pub(crate) mod catch_up;
-pub(crate) mod elsewhere;
 pub(crate) mod era;
 pub(crate) mod fail;
 pub(crate) mod flush;
-pub(crate) mod greet;
 pub(crate) mod lines;
 pub(crate) mod log;
 pub(crate) mod pace;

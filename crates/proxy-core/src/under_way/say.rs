@@ -7,7 +7,6 @@ use crate::show;
 use crate::show::kinds::Show;
 use crate::stats::counters::Tally;
 use crate::worker::ProxyCore;
-use core::mem;
 use evenkeel_protocol::binary::Echo;
 
 /// A packet in its turn.
@@ -67,16 +66,6 @@ pub(crate) fn close_after_answers(core: &mut ProxyCore, id: ClientId) {
     // Nothing behind this is looked at.
     client.refuses_input = true;
     resume(core, id);
-}
-
-/// A server has said who it is, or cannot: hears the clients again that waited for it.
-pub(crate) fn hear_waiting(core: &mut ProxyCore) {
-    for id in mem::take(&mut core.await_greetings) {
-        if let Some(client) = core.clients.get_mut(id) {
-            client.stalled = false;
-        }
-        core.clients.feed(&mut core.outbox, id);
-    }
 }
 
 /// Answers were written or have arrived: requests that waited may go on, and a connection that

@@ -4,19 +4,9 @@ use crate::ids::ClientId;
 use crate::request::step::{Step, drop_all, wait_for};
 use crate::under_way::say::{close_after_answers, refuse_in_binary, say, say_in_binary};
 use crate::worker::ProxyCore;
-use evenkeel_protocol::AuthOutcome;
-use evenkeel_protocol::auth::AUTHENTICATED;
-use evenkeel_protocol::auth::Dialect;
-use evenkeel_protocol::auth::MECHANISMS;
-use evenkeel_protocol::auth::Sasl;
-use evenkeel_protocol::auth::SaslAnswer;
-use evenkeel_protocol::binary::Command;
-use evenkeel_protocol::binary::Request;
-use evenkeel_protocol::binary::RequestHeader;
-use evenkeel_protocol::binary::Status;
-use evenkeel_protocol::binary::answer;
-use evenkeel_protocol::parse_auth;
-use evenkeel_protocol::text;
+use evenkeel_protocol::auth::{AUTHENTICATED, Dialect, MECHANISMS, Sasl, SaslAnswer};
+use evenkeel_protocol::binary::{Command, Request, RequestHeader, Status, answer};
+use evenkeel_protocol::{AuthOutcome, parse_auth, text};
 
 /// Hears an unknown client of `-Y`, once for each of its attempts.
 pub(crate) fn hear_credentials(core: &mut ProxyCore, id: ClientId, input: &[u8]) -> Step {

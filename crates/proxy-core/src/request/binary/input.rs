@@ -3,7 +3,7 @@
 //! An Evenkeel worker is asked what it is asked for text, in meta commands with our flags, so that hot
 //! keys and one's own writes are the same in both protocols. Other servers are asked with `gets`,
 //! `gats` and `delete`, which say all that a binary request says, and otherwise with meta commands if
-//! they know them (`speech.rs`). Without those
+//! they know them (`request/speech.rs`). Without those
 //!
 //! - an answer to `set` and its kin, and to arithmetic and `touch`, tells no CAS unique (it is 0);
 //! - arithmetic cannot create an item, and of commands with a CAS unique only `set`, `add` and
@@ -31,19 +31,11 @@ use crate::show::kinds::Show;
 use crate::under_way::lines::send_drafts;
 use crate::under_way::say::{close_after_answers, say_in_binary};
 use crate::worker::ProxyCore;
-use evenkeel_protocol::SentKey;
-use evenkeel_protocol::auth::Dialect;
-use evenkeel_protocol::auth::Sasl;
-use evenkeel_protocol::binary;
-use evenkeel_protocol::binary::Command;
-use evenkeel_protocol::binary::Echo;
-use evenkeel_protocol::binary::Opcode;
-use evenkeel_protocol::binary::Outcome;
-use evenkeel_protocol::binary::REQUEST_MAGIC;
-use evenkeel_protocol::binary::Refusal;
-use evenkeel_protocol::binary::Request;
-use evenkeel_protocol::binary::Status;
-use evenkeel_protocol::binary::answer;
+use evenkeel_protocol::auth::{Dialect, Sasl};
+use evenkeel_protocol::binary::{
+    Command, Echo, Opcode, Outcome, REQUEST_MAGIC, Refusal, Request, Status, answer,
+};
+use evenkeel_protocol::{SentKey, binary};
 use evenkeel_types::Instant;
 
 /// A command that reads a value.

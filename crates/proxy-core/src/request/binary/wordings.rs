@@ -16,19 +16,9 @@ use crate::show::kinds::Show;
 use crate::under_way::say::{close_after_answers, say_bytes, say_in_binary};
 use crate::worker::ProxyCore;
 use core::mem;
-use evenkeel_protocol::Direction;
-use evenkeel_protocol::SentKey;
-use evenkeel_protocol::Store;
-use evenkeel_protocol::StoreMode;
-use evenkeel_protocol::StoreVerb;
-use evenkeel_protocol::binary::Command;
-use evenkeel_protocol::binary::Echo;
-use evenkeel_protocol::binary::Request;
-use evenkeel_protocol::binary::Status;
-use evenkeel_protocol::binary::answer;
-use evenkeel_protocol::compose::MetaLine;
-use evenkeel_protocol::compose::request as ask;
-use evenkeel_protocol::text;
+use evenkeel_protocol::binary::{Command, Echo, Request, Status, answer};
+use evenkeel_protocol::compose::{MetaLine, request as ask};
+use evenkeel_protocol::{Direction, SentKey, Store, StoreMode, StoreVerb, text};
 use evenkeel_types::Instant;
 
 /// The latest exptime that servers are told, a time in the year 2038. In text an exptime has 31 bits
