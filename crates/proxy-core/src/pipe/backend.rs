@@ -1,15 +1,6 @@
 //! One connection to a backend: is it there, what was asked of it, and what is still unanswered.
 //!
-//! Requests are put into one queue of bytes. They stay there until their *answers* have come, not
-//! only until they are written, so that a read whose key has moved, whose connection broke or whose
-//! replica was gone can be asked again without having been copied in advance:
-//!
-//! ```text
-//!      first            sent                 end
-//!        │  awaited      │   not yet written   │
-//!        ▼               ▼                     ▼
-//!   ─────[ request ][ request ][ request ][ request ]
-//! ```
+//! Requests are put into one queue of bytes (`queue.rs`).
 //!
 //! Every request has exactly one answer (`noreply` and quiet flags are taken off), so answers belong
 //! to requests by their order alone. That order is also why one answer that does not come in time
@@ -39,21 +30,20 @@ use crate::limits::{
 };
 use crate::pipe::backlog::Backlog;
 use crate::pipe::health::{Health, Sign, TRIAL_GREETINGS};
-use crate::pipe::in_flight::{InFlight, Progress, Question, Tag, words};
+use crate::pipe::in_flight::{InFlight, Progress, Question, Tag};
 use crate::pipe::missed::Missed;
 use crate::pipe::paced::{PACE_DIVISOR, Paced};
+use crate::pipe::queue::Queue;
 use crate::pipe::speech::Speech;
 use crate::pipe::streaming::Streaming;
 use crate::pipe::window::Window;
-use crate::places::Places;
-use crate::stats::counters::{BackendCounters, Tally};
+use crate::stats::counters::BackendCounters;
 use crate::stats::per_route::PerRoute;
 use crate::stats::process::BackendStats;
 use crate::stats::stopwatch::{Finished, Stopwatch};
 use core::time::Duration;
 use evenkeel_hotkeys::burden::{RecentRequests, burden};
 use evenkeel_types::{Instant, WorkerRef};
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What is known of the connection.
@@ -143,20 +133,9 @@ pub(crate) struct Backend {
     has_answered: bool,
     /// The greeting, while it is not answered.
     greeting: ByteQueue,
-    queue: ByteQueue,
-    /// Absolute position of the first byte in `queue`.
-    first: u64,
-    /// Absolute position of the first byte that is not written. Invariant: within the queue.
-    sent: u64,
-    in_flight: VecDeque<InFlight>,
+    queue: Queue,
     /// What was lately put into the queue.
     recent: RecentRequests,
-    /// Requests that were taken out of it, so that those in it have numbers.
-    taken: u64,
-    /// The number behind the last one that is no read, or was asked again.
-    behind_unjoinable: u64,
-    /// Where the gets stand that may be joined.
-    joinable: Places<64>,
     /// The value that is being passed on as it comes.
     pub streaming: Option<Streaming>,
     /// Do not parse before this many bytes of an answer are there.
@@ -207,14 +186,8 @@ impl Backend {
             measured_from: 0,
             has_answered: false,
             greeting: ByteQueue::default(),
-            queue: ByteQueue::default(),
-            first: 0,
-            sent: 0,
-            in_flight: VecDeque::new(),
+            queue: Queue::default(),
             recent: RecentRequests::default(),
-            taken: 0,
-            behind_unjoinable: 0,
-            joinable: Places::default(),
             streaming: None,
             need: 0,
             lease: Duration::ZERO,
@@ -240,7 +213,7 @@ impl Backend {
     /// Whether the queue has room for a request of that many bytes.
     #[inline]
     pub fn has_room(&self, len: usize) -> bool {
-        self.queue.len() + len <= BACKEND_BYTES_MAX && self.in_flight.len() < BACKEND_REQUESTS_MAX
+        self.queue.len_bytes() + len <= BACKEND_BYTES_MAX && self.queue.len() < BACKEND_REQUESTS_MAX
     }
 
     /// Whether requests may be queued as far as its connection is concerned.
@@ -258,148 +231,77 @@ impl Backend {
 
     /// The routes of what is queued or awaited.
     pub fn routes_under_way(&self) -> impl Iterator<Item = RouteId> {
-        self.in_flight.iter().map(|request| request.tag.route)
+        self.queue.requests().map(|request| request.tag.route)
     }
 
     /// The requests of a client that are queued or awaited.
     pub fn questions_of(&self, client: ClientId) -> impl Iterator<Item = &[u8]> {
-        let bytes = self.queue.as_slice();
-        let of_client = self
-            .in_flight
-            .iter()
-            .filter(move |r| r.tag.client == client);
-        of_client.map(move |request| {
-            let at = (request.start - self.first) as usize;
-            &bytes[at..at + request.len]
-        })
+        self.queue.questions_of(client)
     }
 
     /// Bytes in the queue, to be compared before and after writing a request.
     #[inline]
     pub fn queued_bytes(&self) -> usize {
-        self.queue.len()
+        self.queue.len_bytes()
     }
 
     /// How bad a place it is for one more read; `None` if it takes no requests.
     pub fn burden(&self, now: Instant) -> Option<usize> {
-        let burden = burden(self.recent.sum(now), self.in_flight.len());
+        let burden = burden(self.recent.sum(now), self.queue.len());
         self.takes_requests().then_some(burden)
     }
 
     /// Requests queued or awaited.
     pub fn queued_requests(&self) -> usize {
-        self.in_flight.len()
+        self.queue.len()
     }
 
     /// The bytes appended since `before` ([`Backend::queued_bytes`]) are a request.
     #[inline]
     pub fn push(&mut self, before: usize, deadline: Instant, tag: Tag, progress: Progress) {
-        let start = self.first + before as u64;
-        let len = self.queue.len() - before;
         self.counters.requests += 1;
         let asked = deadline.0.saturating_sub(self.request_timeout_ns);
         self.recent.add(Instant(asked));
-        // One that cannot be joined itself is seen by its client before what that asks next, which must not join one before it: that
-        // could be answered with something older.
-        let number = self.taken + self.in_flight.len() as u64;
-        match (tag.join_hash(), self.peer) {
-            (Some(hash), _) => self.joinable.note(hash, number),
-            (None, Peer::Worker(_)) if tag.has_key() => self.joinable.forget(tag.hash.0),
-            (None, Peer::Memcached) if tag.is_of_copy() => {}
-            // Which keys it is about is not looked at.
-            (None, Peer::Worker(_) | Peer::Memcached) => self.behind_unjoinable = number + 1,
-        }
-        self.in_flight.push_back(InFlight {
-            tag,
-            start,
-            len,
-            deadline,
-            progress,
-            answer_bytes: 0,
-            outcome: Tally::Nothing,
-            joined: 0,
-        });
-        self.window.holds(self.in_flight.len());
+        let of_worker = self.peer != Peer::Memcached;
+        self.queue.push(before, of_worker, deadline, tag, progress);
+        self.window.holds(self.queue.len());
     }
 
     /// Lets a get of the key in this line, whose hash is given, join an identical one. False if there is
     /// none that may be joined.
     #[inline]
     pub fn join(&mut self, line: &[u8], hash: u64, client: ClientId, slot: u64) -> bool {
-        let Some((bytes, request)) = self.joinable_request(hash) else {
-            return false;
-        };
-        bytes[..request.len].strip_prefix(line) == Some(b"\r\n") && request.join(client, slot)
+        self.queue.join(line, hash, client, slot)
     }
 
     /// The bytes appended since `before` are a read: takes them out again if an identical one waits to be sent, whose answer is then for
     /// both.
     #[inline]
     pub fn join_last(&mut self, before: usize, hash: u64, tag: &Tag) -> bool {
-        let len = self.queue.len() - before;
-        let Some((bytes, request)) = self.joinable_request(hash) else {
-            return false;
-        };
-        let (first, last) = (&bytes[..request.len], &bytes[bytes.len() - len..]);
-        let is_same = words(first, &request.tag) == words(last, tag);
-        let joins = is_same && request.join(tag.client, tag.slot);
-        if joins {
-            self.queue.truncate(before);
-        }
-        joins
-    }
-
-    /// The latest request for a key of this hash, if it may be joined, and the queue from its first byte on.
-    #[inline]
-    fn joinable_request(&mut self, hash: u64) -> Option<(&[u8], &mut InFlight)> {
-        let number = self.joinable.find(hash)?;
-        if number < self.behind_unjoinable {
-            return None;
-        }
-        let index = number.checked_sub(self.taken)? as usize;
-        let request = self.in_flight.get_mut(index)?;
-        let may_join = request.start >= self.sent && request.tag.retries == 0;
-        let at = (request.start - self.first) as usize;
-        may_join.then(|| (&self.queue.as_slice()[at..], request))
+        self.queue.join_last(before, hash, tag)
     }
 
     /// The request whose answer comes next, and its bytes.
     #[inline]
     pub fn awaited(&mut self) -> Option<(&[u8], &mut InFlight)> {
-        let request = self.in_flight.front_mut()?;
-        Some((&self.queue.as_slice()[..request.len], request))
+        self.queue.awaited()
     }
 
     /// The awaited request is answered, or given up: its bytes are dropped.
     pub fn pop(&mut self) -> Option<InFlight> {
-        let request = self.in_flight.pop_front()?;
-        self.taken += 1;
-        debug_assert_eq!(
-            request.start, self.first,
-            "requests are answered in the order asked"
-        );
-        self.queue.consume(request.len);
-        self.first += request.len as u64;
-        // Answered before it was written: only when the connection is given up.
-        self.sent = self.sent.max(self.first);
-        Some(request)
+        self.queue.pop()
     }
 
     /// [`Backend::pop`] of a request that was written, for nobody to look at.
     #[inline]
     pub fn drop_awaited(&mut self) {
-        if let Some(request) = self.in_flight.pop_front() {
-            self.taken += 1;
-            self.queue.consume(request.len);
-            self.first += request.len as u64;
-            debug_assert!(self.sent >= self.first, "it is answered");
-        }
+        self.queue.drop_awaited();
     }
 
     /// The awaited request is answered, whole: measures how long that took.
     #[inline]
     pub fn measure(&mut self, now: Instant, routes: &mut PerRoute) {
-        let Some(request) = self.in_flight.front() else {
+        let Some(request) = self.queue.front() else {
             return;
         };
         let finished = Finished {
@@ -417,7 +319,7 @@ impl Backend {
     /// When the awaited request was asked, if that is known.
     #[inline]
     pub fn asked(&self) -> Option<Instant> {
-        let request = self.in_flight.front()?;
+        let request = self.queue.front()?;
         (request.start >= self.measured_from).then(|| self.asked_at(request))
     }
 
@@ -429,7 +331,7 @@ impl Backend {
 
     /// When the awaited request was written, if it was.
     pub fn written(&mut self) -> Option<Instant> {
-        let request = self.in_flight.front()?;
+        let request = self.queue.front()?;
         self.stopwatch.written(request.start + request.len as u64)
     }
 
@@ -438,7 +340,7 @@ impl Backend {
         if self.request_timeout != timeout {
             self.request_timeout = timeout;
             self.request_timeout_ns = nanoseconds(timeout);
-            self.measured_from = self.first + self.queue.len() as u64;
+            self.measured_from = self.queue.end();
         }
     }
 
@@ -453,24 +355,7 @@ impl Backend {
     /// Takes out the request whose answer comes next together with its bytes, and whether all of
     /// them were written; if not, the peer cannot have carried it out.
     pub fn pop_question(&mut self) -> Option<(Question, bool)> {
-        let (bytes, _) = self.awaited()?;
-        let bytes = bytes.to_vec();
-        let is_written = self.sent >= self.first + bytes.len() as u64;
-        let request = self.pop()?;
-        Some((
-            Question {
-                tag: request.tag,
-                bytes,
-                progress: request.progress,
-            },
-            is_written,
-        ))
-    }
-
-    /// How many requests are written, in whole or in part.
-    fn written_requests(&self) -> usize {
-        self.in_flight
-            .partition_point(|request| request.start < self.sent)
+        self.queue.pop_question()
     }
 
     /// How many requests the window keeps back, and since when the first of them waits, if any does.
@@ -478,17 +363,17 @@ impl Backend {
         if self.window.is_open() || self.link != Link::Ready {
             return (0, None);
         }
-        let written = self.written_requests();
-        let first = self.in_flight.get(written);
+        let written = self.queue.written();
+        let first = self.queue.get(written);
         let since = first.map(|first| self.asked_at(first));
-        (self.in_flight.len() - written, since)
+        (self.queue.len() - written, since)
     }
 
     /// Whether applications should wait before they ask for more: what is kept back waits for longer than a part of the request timeout, or
     /// nobody knows for how long.
     pub fn is_far_behind(&self, now: Instant) -> bool {
         // Also before it is connected.
-        let waiting = self.in_flight.len().saturating_sub(self.window.size());
+        let waiting = self.queue.len().saturating_sub(self.window.size());
         if waiting == 0 {
             return false;
         }
@@ -503,7 +388,7 @@ impl Backend {
     /// When a request that is queued was asked.
     #[inline]
     fn asked_at(&self, request: &InFlight) -> Instant {
-        Instant(request.deadline.0.saturating_sub(self.request_timeout_ns))
+        asked_at(request, self.request_timeout_ns)
     }
 
     /// Takes out the requests that wait to be written and of which `may_go` says so, given for how long they have waited, in their
@@ -513,36 +398,14 @@ impl Backend {
         now: Instant,
         mut may_go: impl FnMut(&Tag, Duration) -> bool,
     ) -> Vec<Question> {
-        let mut goes = |backend: &Backend, request: &InFlight| {
-            may_go(&request.tag, now.since(backend.asked_at(request)))
-        };
-        let mut waiting = self.written_requests()..self.in_flight.len();
-        let Some(first) = waiting.find(|&index| goes(self, &self.in_flight[index])) else {
+        let timeout_ns = self.request_timeout_ns;
+        let taken = self
+            .queue
+            .take_waiting(|request| may_go(&request.tag, now.since(asked_at(request, timeout_ns))));
+        let Some((taken, end)) = taken else {
             return Vec::new();
         };
-        let mut start = self.in_flight[first].start;
-        let at = (start - self.first) as usize;
-        let requests = self.in_flight.split_off(first);
-        let bytes = self.queue.as_slice()[at..].to_vec();
-        self.queue.truncate(at);
-        let (mut taken, mut rest) = (Vec::new(), &bytes[..]);
-        for mut request in requests {
-            let (question, behind) = rest.split_at(request.len);
-            rest = behind;
-            if taken.is_empty() || goes(self, &request) {
-                taken.push(Question {
-                    tag: request.tag,
-                    bytes: question.to_vec(),
-                    progress: request.progress,
-                });
-                continue;
-            }
-            request.start = start;
-            start += request.len as u64;
-            self.queue.tail().extend_from_slice(question);
-            self.in_flight.push_back(request);
-        }
-        self.measured_from = self.measured_from.min(start);
+        self.measured_from = self.measured_from.min(end);
         self.counters.shed += taken.len() as u64;
         taken
     }
@@ -557,13 +420,7 @@ impl Backend {
     pub fn output(&self) -> &[u8] {
         match self.link {
             Link::Greeting { .. } => self.greeting.as_slice(),
-            Link::Ready => {
-                let bytes = match self.in_flight.get(self.window.size()) {
-                    Some(kept) => ..(kept.start.max(self.sent) - self.first) as usize,
-                    None => ..self.queue.len(),
-                };
-                &self.queue.as_slice()[bytes][(self.sent - self.first) as usize..]
-            }
+            Link::Ready => self.queue.unwritten(self.window.size()),
             Link::Idle | Link::Connecting { .. } | Link::Unready { .. } | Link::Down { .. } => &[],
         }
     }
@@ -573,17 +430,9 @@ impl Backend {
         match self.link {
             Link::Greeting { .. } => self.greeting.consume(count),
             Link::Ready => {
-                self.sent += count as u64;
-                assert!(
-                    self.sent - self.first <= self.queue.len() as u64,
-                    "wrote more bytes than there are"
-                );
-                let awaited = self
-                    .in_flight
-                    .front()
-                    .map_or(0, |request| request.len as u64);
-                self.stopwatch.wrote(now, self.sent, self.first + awaited);
-                self.window.wrote(now, self.sent, self.in_flight.len());
+                let (sent, awaited_end) = self.queue.wrote(count);
+                self.stopwatch.wrote(now, sent, awaited_end);
+                self.window.wrote(now, sent, self.queue.len());
             }
             Link::Idle | Link::Connecting { .. } | Link::Unready { .. } | Link::Down { .. } => {}
         }
@@ -668,16 +517,14 @@ impl Backend {
 
     /// Nothing awaited remains after a failure: the next connection starts with an empty queue.
     pub fn reset_queue(&mut self) {
-        assert!(self.in_flight.is_empty(), "requests are taken out before");
-        self.queue.clear();
-        self.sent = self.first;
+        self.queue.restart();
         self.stopwatch.restart();
         self.window.restart();
     }
 
     /// When the next answer is late.
     pub fn answer_due(&self) -> Option<Instant> {
-        self.in_flight.front().map(|request| request.deadline)
+        self.queue.front().map(|request| request.deadline)
     }
 
     /// When something must be done unless something happens before.
@@ -739,4 +586,10 @@ impl Backend {
 
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// When a request was asked whose answer may take so long.
+#[inline]
+fn asked_at(request: &InFlight, request_timeout_ns: u64) -> Instant {
+    Instant(request.deadline.0.saturating_sub(request_timeout_ns))
 }

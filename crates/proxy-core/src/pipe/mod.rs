@@ -8,6 +8,7 @@ pub(crate) mod in_flight;
 pub(crate) mod login;
 pub(crate) mod missed;
 pub(crate) mod paced;
+pub(crate) mod queue;
 pub(crate) mod speech;
 pub(crate) mod streaming;
 pub(crate) mod window;
