@@ -68,6 +68,7 @@ impl Clients {
     }
 
     /// The driver does what it was told about a connection.
+    #[inline]
     pub fn polled(&mut self, output: &Output) {
         match output {
             Output::WriteClient(id) => {

@@ -79,6 +79,7 @@ impl Outbox {
         self.outputs.push_back(output);
     }
 
+    #[inline]
     pub fn pop(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }

@@ -94,6 +94,7 @@ impl ProxyCore {
     }
 
     /// Closes the connection to a server that its pool no longer has, once nothing is awaited from it.
+    #[inline]
     pub(crate) fn close_if_retired(&mut self, id: BackendId) {
         self.backends
             .close_if_retired(&mut self.outbox, &mut self.counts.routes, id);

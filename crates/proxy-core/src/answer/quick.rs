@@ -35,6 +35,7 @@ pub(crate) fn quick_values(
 }
 
 /// One answer, or some values of one.
+#[inline]
 fn quick_answer(
     core: &mut ProxyCore,
     now: Instant,

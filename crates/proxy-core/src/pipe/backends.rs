@@ -52,6 +52,7 @@ impl Backends {
     }
 
     /// The driver does what it was told about a connection.
+    #[inline]
     pub fn polled(&mut self, output: &Output) {
         if let Output::WriteBackend(id) = output
             && let Some(backend) = self.get_mut(*id)
@@ -115,6 +116,7 @@ impl Backends {
     }
 
     /// Closes a connection that its pool no longer has, once nothing is awaited from it.
+    #[inline]
     pub fn close_if_retired(&mut self, outbox: &mut Outbox, routes: &mut PerRoute, id: BackendId) {
         let Some(backend) = self.get(id) else {
             return;

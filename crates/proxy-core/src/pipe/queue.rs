@@ -166,6 +166,7 @@ impl Queue {
     }
 
     /// The awaited request is answered, or given up: its bytes are dropped.
+    #[inline]
     pub fn pop(&mut self) -> Option<InFlight> {
         let request = self.requests.pop_front()?;
         self.taken += 1;

@@ -40,6 +40,7 @@ struct Placed {
 
 /// Asks a new request whose bytes `write` appends, given our own flags. It gets a slot among the
 /// client's answers; if it cannot be asked, the slot holds the failure.
+#[inline]
 pub(crate) fn ask_new(
     core: &mut ProxyCore,
     now: Instant,
