@@ -58,13 +58,7 @@ pub(crate) fn begin_stream(
     }
     request.saw(head + data + text::CRLF.len(), Tally::GetHit);
     client.out().extend_from_slice(&input[..head]);
-    let left = data + text::CRLF.len();
-    backend.streaming = Some(Streaming {
-        client: tag.client,
-        slot,
-        left,
-        len: head + left,
-    });
+    backend.streaming = Some(Streaming::new(tag.client, slot, head, data));
     Some(head)
 }
 
@@ -81,23 +75,16 @@ pub(crate) fn go_on_with_stream(
     let Some(stream) = &mut backend.streaming else {
         return Ok(0);
     };
-    let count = stream.left.min(input.len());
-    let before_end = stream.left.saturating_sub(text::CRLF.len());
-    stream.left -= count;
-    let end = &input[before_end.min(count)..count];
-    let at = text::CRLF.len() - (stream.left + end.len()).min(text::CRLF.len());
-    if !text::CRLF[at..].starts_with(end) {
-        return Err(Unfit);
-    }
+    let count = stream.advance(input).ok_or(Unfit)?;
     let stream = *stream;
-    if stream.left == 0 {
+    if stream.is_whole() {
         backend.streaming = None;
     }
     let Some(client) = core.clients.get_mut(stream.client) else {
         return Ok(count);
     };
     client.out().extend_from_slice(&input[..count]);
-    if stream.left > 0 {
+    if !stream.is_whole() {
         core.clients.write(&mut core.outbox, stream.client);
         return Ok(count);
     }

@@ -12,11 +12,17 @@ use crate::pipe::backends::Backends;
 use crate::pool::pools::Pools;
 use crate::pool::sent::Sent;
 use crate::pool::{Pool, Servers};
+use crate::routes::way::{WayKey, WayTo};
+use crate::show::kinds::Unasked;
 use crate::stats::counters::ProxyStats;
 use crate::stats::hot_keys::{HotKeyReport, REPORTED_MAX};
 use evenkeel_hotkeys::plain::{PlainHotKeys, PlainMode, ReadRoute, Wants};
+use evenkeel_protocol::{FLAG_COUNT_MAX, MetaFlags};
 use evenkeel_types::{Epoch, Instant, KeyHash};
 use std::sync::Arc;
+
+/// Flags that may be added to an `mg` here: `c` and `f`.
+const ADDED_MAX: usize = 2;
 
 impl Pools {
     /// Counts a read of a key.
@@ -107,6 +113,38 @@ impl Pools {
                 self.route_read(backends, (now, era), draft.pool, draft.key, wants)
             }
         }
+    }
+
+    /// Whether a copy could answer an `mg` with these flags, and what is to be asked besides.
+    #[inline]
+    pub fn watch_mg(&self, way: &WayTo, key: WayKey<'_>, flags: &MetaFlags<'_>) -> (bool, Unasked) {
+        if !self.watches() || way.as_meta {
+            return (false, Unasked::default());
+        }
+        self.watch_plain_mg(way, key, flags)
+    }
+
+    #[inline(never)]
+    fn watch_plain_mg(
+        &self,
+        way: &WayTo,
+        key: WayKey<'_>,
+        flags: &MetaFlags<'_>,
+    ) -> (bool, Unasked) {
+        let has_room = flags.iter().count() + ADDED_MAX <= FLAG_COUNT_MAX;
+        // `u` does not count as an access, which a copy's is not either; a key in base64 is sent so.
+        let mut letters = flags.iter().map(|(letter, _)| letter);
+        let is_of_copy = flags.has(b'v')
+            && !key.sent.base64
+            && letters.all(|letter| b"cfkOqsuv".contains(&letter));
+        let hot = self.get(way.pool).and_then(|pool| pool.hot.as_deref());
+        let is_tracked = hot.is_some_and(|hot| hot.is_tracked(KeyHash::of(key.stored), key.stored));
+        let adds = has_room && is_tracked;
+        let unasked = Unasked {
+            cas: adds && !flags.has(b'c'),
+            flags: adds && flags.has(b'v') && !flags.has(b'f'),
+        };
+        (has_room && is_of_copy, unasked)
     }
 
     /// Tells of a request that may give a key another value.

@@ -6,11 +6,13 @@ use crate::ids::{BackendId, PoolId};
 use crate::output::{Outbox, Output};
 use crate::pipe::in_flight::Tag;
 use crate::pool::{Pool, Servers};
+use crate::routes::way::Way;
 use crate::slab::Slab;
 use crate::stats::process::PoolStats;
 use evenkeel_hotkeys::ages::Ages;
 use evenkeel_hotkeys::client::ReadTicket;
 use evenkeel_types::{Epoch, Instant, KeyHash};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The pools, by name.
@@ -136,6 +138,25 @@ impl Pools {
         if let Some(pool) = self.get_mut(pool) {
             pool.leases.abandon(now, ticket);
         }
+    }
+
+    /// The pools that allow to be flushed and that some way takes writes to.
+    pub fn to_flush(&self, ways: &[Way]) -> BTreeSet<PoolId> {
+        let written = ways.iter().filter_map(Way::writes_to);
+        let allows = |pool: &PoolId| {
+            let pool = self.get(*pool);
+            pool.is_some_and(|pool| pool.settings.allow_flush)
+        };
+        written.filter(allows).collect()
+    }
+
+    /// The servers that may hold a part of these pools.
+    pub fn holders(&self, pools: &BTreeSet<PoolId>) -> Vec<(PoolId, BackendId)> {
+        let found = pools.iter().filter_map(|&id| {
+            let pool = self.get(id)?;
+            Some(pool.holders().into_iter().map(move |holder| (id, holder)))
+        });
+        found.flatten().collect()
     }
 
     /// The pools of the configuration, for statistics.

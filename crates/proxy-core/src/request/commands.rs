@@ -8,7 +8,6 @@
 use crate::draft::{Draft, Intent, Tells};
 use crate::ids::ClientId;
 use crate::pipe::in_flight::Ask;
-use crate::request::hot::watch_mg;
 use crate::request::question::ask_new;
 use crate::request::way::{bounded, on_way, refuse, refuses_cas};
 use crate::routes::way::{WayKey, WayTo};
@@ -228,7 +227,7 @@ pub(crate) fn meta_get(core: &mut ProxyCore, now: Instant, id: ClientId, meta: &
             };
             (false, unasked)
         } else {
-            watch_mg(core, way, key, &meta.flags)
+            core.pools.watch_mg(way, key, &meta.flags)
         };
         let draft = Draft {
             show: show(unasked),

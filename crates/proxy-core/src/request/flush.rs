@@ -5,7 +5,7 @@ use crate::flushes::Flush;
 use crate::ids::{ClientId, PoolId};
 use crate::request::way::refuse;
 use crate::show::kinds::Show;
-use crate::under_way::flush::{NOTHING_TO_FLUSH, flush_round, holders, pools_to_flush};
+use crate::under_way::flush::{NOTHING_TO_FLUSH, flush_round};
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use evenkeel_protocol::text;
@@ -19,12 +19,12 @@ pub(crate) fn flush_all(
     delay: Option<i64>,
     show: Show,
 ) {
-    let pools = pools_to_flush(core);
+    let pools = core.pools.to_flush(core.routing.ways());
     if pools.is_empty() {
         return refuse(core, now, id, show, text::FLUSH_NOT_ALLOWED);
     }
     core.counts.stats.cmd_flush += 1;
-    if holders(core, &pools).is_empty() {
+    if core.pools.holders(&pools).is_empty() {
         return refuse(core, now, id, show, NOTHING_TO_FLUSH);
     }
     let of = |pool: &PoolId| core.pools.get(*pool);

@@ -8,58 +8,14 @@ use crate::pipe::in_flight::{Ask, Progress, Question, Tag};
 use crate::pool::sent::{GET, GETS, wants_of};
 use crate::routes::CommandClass;
 use crate::routes::way::{WayKey, WayTo};
-use crate::show::kinds::{Show, Unasked};
+use crate::show::kinds::Show;
 use crate::under_way::fail::fail;
 use crate::under_way::put::put;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use core::mem;
-use evenkeel_protocol::{
-    FLAG_COUNT_MAX, KeyAt, LINE_LEN_MAX, MetaFlags, scan_get, scan_get_of_one, text,
-};
+use evenkeel_protocol::{KeyAt, LINE_LEN_MAX, scan_get, scan_get_of_one, text};
 use evenkeel_types::{Instant, KeyHash};
-
-/// Flags that may be added to an `mg` here: `c` and `f`.
-const ADDED_MAX: usize = 2;
-
-/// Whether a copy could answer an `mg` with these flags, and what is to be asked besides.
-#[inline]
-pub(crate) fn watch_mg(
-    core: &ProxyCore,
-    way: &WayTo,
-    key: WayKey<'_>,
-    flags: &MetaFlags<'_>,
-) -> (bool, Unasked) {
-    if !core.pools.watches() || way.as_meta {
-        return (false, Unasked::default());
-    }
-    watch_plain_mg(core, way, key, flags)
-}
-
-#[inline(never)]
-fn watch_plain_mg(
-    core: &ProxyCore,
-    way: &WayTo,
-    key: WayKey<'_>,
-    flags: &MetaFlags<'_>,
-) -> (bool, Unasked) {
-    let has_room = flags.iter().count() + ADDED_MAX <= FLAG_COUNT_MAX;
-    // `u` does not count as an access, which a copy's is not either; a key in base64 is sent so.
-    let mut letters = flags.iter().map(|(letter, _)| letter);
-    let is_of_copy =
-        flags.has(b'v') && !key.sent.base64 && letters.all(|letter| b"cfkOqsuv".contains(&letter));
-    let hot = core
-        .pools
-        .get(way.pool)
-        .and_then(|pool| pool.hot.as_deref());
-    let is_tracked = hot.is_some_and(|hot| hot.is_tracked(KeyHash::of(key.stored), key.stored));
-    let adds = has_room && is_tracked;
-    let unasked = Unasked {
-        cas: adds && !flags.has(b'c'),
-        flags: adds && flags.has(b'v') && !flags.has(b'f'),
-    };
-    (has_room && is_of_copy, unasked)
-}
 
 /// Whether none of the keys of the plain `get` that `input` begins with is replicated, so that it may go
 /// the quick way; if so, counts them.

@@ -40,21 +40,21 @@ pub(crate) fn on_way(
         core.counts.routes.count_denied(way.route());
         return refuse(core, now, id, show, way.denial());
     }
-    if way.to.rename == RenameId::NONE {
-        let mut to = way.to;
+    if way.rename() == RenameId::NONE {
+        let mut to = *way.to();
         if core.backends.has_outage() {
             look_elsewhere(core, now, &mut to, stored, class);
         }
         return ask(core, &to, WayKey { stored, sent: key });
     }
     let mut renamed = mem::take(&mut core.scratch.renamed);
-    let rename = core.routing.renames.get(way.to.rename);
+    let rename = core.routing.renames.get(way.rename());
     if rename.is_some_and(|rename| rename.to_inside(stored, key.base64, &mut renamed)) {
         let key = WayKey {
             stored: renamed.stored(),
             sent: renamed.sent(key.base64),
         };
-        let mut to = way.to;
+        let mut to = *way.to();
         if core.backends.has_outage() {
             look_elsewhere(core, now, &mut to, key.stored, class);
         }

@@ -11,11 +11,11 @@ use evenkeel_protocol::SentKey;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     /// Commands that are refused.
-    pub(crate) denied: Commands,
-    pub(crate) is_read_only: bool,
-    pub(crate) to: WayTo,
+    denied: Commands,
+    is_read_only: bool,
+    to: WayTo,
     /// The pool, if gets go there as they come.
-    pub(crate) quick_get: Option<PoolId>,
+    quick_get: Option<PoolId>,
 }
 
 /// Where a route leads.

@@ -20,7 +20,7 @@
 
 use crate::client::{Answered, State};
 use crate::flushes::{Flush, FlushId, Next};
-use crate::ids::{BackendId, PoolId};
+use crate::ids::PoolId;
 use crate::pipe::in_flight::{Ask, Progress, Tag};
 use crate::show;
 use crate::show::kinds::Show;
@@ -31,34 +31,15 @@ use crate::worker::ProxyCore;
 use evenkeel_protocol::compose::request as ask;
 use evenkeel_protocol::text;
 use evenkeel_types::{Epoch, Instant};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What `flush_all` is answered while there is no server to flush.
 pub(crate) const NOTHING_TO_FLUSH: &[u8] = b"SERVER_ERROR no servers known yet\r\n";
 
-/// The pools that allow it and that some route takes writes to.
-pub(crate) fn pools_to_flush(core: &ProxyCore) -> BTreeSet<PoolId> {
-    let written = core.routing.ways().iter().filter_map(|way| way.writes_to());
-    let allows = |pool: &PoolId| {
-        let pool = core.pools.get(*pool);
-        pool.is_some_and(|pool| pool.settings.allow_flush)
-    };
-    written.filter(allows).collect()
-}
-
-/// The servers that may hold a part of these pools.
-pub(crate) fn holders(core: &ProxyCore, pools: &BTreeSet<PoolId>) -> Vec<(PoolId, BackendId)> {
-    let found = pools.iter().filter_map(|&id| {
-        let pool = core.pools.get(id)?;
-        Some(pool.holders().into_iter().map(move |holder| (id, holder)))
-    });
-    found.flatten().collect()
-}
-
 /// Sends the flush to all servers by the present maps.
 pub(crate) fn flush_round(core: &mut ProxyCore, now: Instant, id: FlushId, flush: Flush) {
-    let pools = pools_to_flush(core);
-    let targets = holders(core, &pools);
+    let pools = core.pools.to_flush(core.routing.ways());
+    let targets = core.pools.holders(&pools);
     let mut maps = BTreeMap::new();
     for &pool_id in &pools {
         if core.pools.watches() {

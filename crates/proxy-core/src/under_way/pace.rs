@@ -8,7 +8,6 @@
 //! What waits for a server is at most what it does in that time, and a write of each connection.
 
 use crate::ids::{BackendId, ClientId};
-use crate::pipe::paced::Paced;
 use crate::under_way::say::resume;
 use crate::worker::ProxyCore;
 use evenkeel_types::Instant;
@@ -23,17 +22,12 @@ pub(crate) fn pace(core: &mut ProxyCore, now: Instant, to: BackendId, id: Client
         return;
     };
     client.paced_by = Some(slot);
-    let Paced(paced) = &mut backend.paced;
-    // Those that were answered go, so that there are no more than writes in the queue.
-    while let Some(&(id, slot)) = paced.front()
-        && !core
-            .clients
-            .get(id)
-            .is_some_and(|client| client.is_paced_by(slot))
-    {
-        paced.pop_front();
-    }
-    paced.push_back((id, slot));
+    let clients = &core.clients;
+    let waits = |id, slot| {
+        let client = clients.get(id);
+        client.is_some_and(|client| client.is_paced_by(slot))
+    };
+    backend.paced.push((id, slot), waits);
 }
 
 /// A server has answered: applications are read from again if less waits.
@@ -41,10 +35,10 @@ pub(crate) fn unpace(core: &mut ProxyCore, now: Instant, of: BackendId) {
     let Some(backend) = core.backends.get_mut(of) else {
         return;
     };
-    if backend.paced.0.is_empty() || backend.is_far_behind(now) {
+    if backend.paced.is_empty() || backend.is_far_behind(now) {
         return;
     }
-    for (id, slot) in std::mem::take(&mut backend.paced.0) {
+    for (id, slot) in backend.paced.take() {
         if let Some(client) = core.clients.get_mut(id)
             && client.is_paced_by(slot)
         {
