@@ -29,7 +29,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The ways of a configuration whose pools are these; there is one at least.
-pub(crate) fn ways_of(
+fn ways_of(
     config: &ProxyConfig,
     pools: &[(PoolId, bool)],
     renames: &mut Renames,

@@ -10,7 +10,7 @@ use evenkeel_types::Instant;
 
 /// The line for one server while the keys of a multi-get are dealt out.
 #[derive(Debug)]
-pub(crate) struct GroupDraft {
+struct GroupDraft {
     line: Vec<u8>,
     keys: Vec<GroupKey>,
     /// Where the command before the keys ends.
@@ -181,7 +181,7 @@ impl Drafts {
     }
 }
 
-pub(crate) fn begin_line(line: &mut Vec<u8>, with_cas: bool, exptime: Option<i64>) {
+fn begin_line(line: &mut Vec<u8>, with_cas: bool, exptime: Option<i64>) {
     line.extend_from_slice(match (exptime.is_some(), with_cas) {
         (false, false) => b"get",
         (false, true) => b"gets",

@@ -114,7 +114,7 @@ pub(crate) const NO_CAS_ELSEWHERE: &[u8] =
     b"SERVER_ERROR the key's server is out of use, and another cannot compare its unique\r\n";
 
 /// `SERVER_ERROR` in the proxy's own words.
-pub(crate) fn server_error(words: core::fmt::Arguments<'_>) -> Vec<u8> {
+fn server_error(words: core::fmt::Arguments<'_>) -> Vec<u8> {
     let mut line = Vec::new();
     compose::answer::server_error(&mut line, &words.to_string());
     line

@@ -22,7 +22,7 @@ pub(crate) struct Scratch {
 /// Where a key of a `get` goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyHome {
-    pub(crate) pool: PoolId,
-    pub(crate) to: BackendId,
-    pub(crate) route: RouteId,
+    pub pool: PoolId,
+    pub to: BackendId,
+    pub route: RouteId,
 }

@@ -23,7 +23,7 @@ use evenkeel_types::Instant;
 
 /// Late or lost answers in a row that take a server out of use: one slow answer, or one connection
 /// closed in a restart, should not make all keys of a server look for another place.
-pub(crate) const LATE_MAX: u32 = 3;
+const LATE_MAX: u32 = 3;
 
 /// Greetings in a row that bring a server back which was not back for long before.
 pub(crate) const TRIAL_GREETINGS: u32 = 3;
@@ -33,10 +33,10 @@ pub(crate) const TRIAL_GREETINGS: u32 = 3;
 pub(crate) const TRIAL_PAUSE: Duration = Duration::from_millis(50);
 
 /// A server that fails within this time after it came back has had a relapse.
-pub(crate) const STEADY_AFTER: Duration = Duration::from_secs(30);
+const STEADY_AFTER: Duration = Duration::from_secs(30);
 
 /// Relapses that make a trial longer: the longest has 24 greetings, more than a second.
-pub(crate) const RELAPSES_MAX: u32 = 3;
+const RELAPSES_MAX: u32 = 3;
 
 /// Where a server stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

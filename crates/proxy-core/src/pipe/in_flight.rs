@@ -116,11 +116,11 @@ pub(crate) struct Question {
 pub(crate) struct InFlight {
     pub tag: Tag,
     /// Absolute position of its first byte in the queue.
-    pub(crate) start: u64,
+    pub start: u64,
     /// Length in bytes.
-    pub(crate) len: usize,
+    pub len: usize,
     /// When its answer is late.
-    pub(crate) deadline: Instant,
+    pub deadline: Instant,
     pub progress: Progress,
     /// Bytes of the answer so far, and what it says. For the log.
     pub answer_bytes: u32,

@@ -195,21 +195,21 @@ impl Latency {
 /// When things happened to a request, and the route that it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timing {
-    pub(crate) asked: Instant,
-    pub(crate) written: Instant,
-    pub(crate) answered: Instant,
-    pub(crate) route: RouteId,
+    pub asked: Instant,
+    pub written: Instant,
+    pub answered: Instant,
+    pub route: RouteId,
 }
 
 /// Requests behind each other to which the same happened at the same time. What came in a turn left in one
 /// write, and mostly is answered in one read: so they are counted together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
-    pub(crate) timing: Timing,
+    pub timing: Timing,
     /// Shortest round trip known then, in microseconds.
-    pub(crate) round_trip_us: u64,
-    pub(crate) count: u64,
-    pub(crate) bytes: u64,
+    pub round_trip_us: u64,
+    pub count: u64,
+    pub bytes: u64,
 }
 
 impl Default for Run {
@@ -255,7 +255,7 @@ pub(crate) struct Spots {
     answer: Spot,
     network: Spot,
     server: Spot,
-    pub(crate) count: u64,
+    pub count: u64,
 }
 
 impl Spots {
