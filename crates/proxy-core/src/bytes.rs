@@ -1,13 +1,13 @@
 //! A queue of bytes that is appended to at one end and consumed at the other, contiguous.
 
-use super::limits::{SPARE_BUFFER_KEEP_MAX, SPARE_BUFFERS_MAX};
+use crate::limits::{SPARE_BUFFER_KEEP_MAX, SPARE_BUFFERS_MAX};
 
 /// Above this many spare bytes an emptied queue is given back to the allocator.
 const KEEP_MAX: usize = 64 * 1024;
 
 /// Bytes in the order they were put in.
 #[derive(Debug, Default)]
-pub(super) struct ByteQueue {
+pub(crate) struct ByteQueue {
     bytes: Vec<u8>,
     /// Invariant: `start <= bytes.len()`; everything before it is consumed.
     start: usize,
@@ -77,12 +77,24 @@ impl ByteQueue {
     }
 }
 
-/// Keeps an emptied buffer for another use, within limits.
-#[inline]
-pub(super) fn keep_buffer(spare: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {
-    if spare.len() < SPARE_BUFFERS_MAX && buffer.capacity() <= SPARE_BUFFER_KEEP_MAX {
-        buffer.clear();
-        spare.push(buffer);
+/// Buffers for composed answers that wait for their turn, to be used again.
+#[derive(Debug, Default)]
+pub(crate) struct Spare(Vec<Vec<u8>>);
+
+impl Spare {
+    /// An empty buffer.
+    #[inline]
+    pub fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    /// Keeps a buffer for another use, within limits. What is in it is dropped.
+    #[inline]
+    pub fn keep(&mut self, mut buffer: Vec<u8>) {
+        if self.0.len() < SPARE_BUFFERS_MAX && buffer.capacity() <= SPARE_BUFFER_KEEP_MAX {
+            buffer.clear();
+            self.0.push(buffer);
+        }
     }
 }
 

@@ -10,18 +10,17 @@
 //!   out <── [ waiting ][ bytes ][ waiting ][ text ]     sequence numbers never repeat
 //! ```
 
-use super::bytes::{ByteQueue, keep_buffer};
-use super::in_flight::Question;
-use super::limits::{ANSWER_RESERVE_START, PIPELINE_MAX};
-use super::per_route::{PerRoute, RouteId};
-use super::pool::PoolId;
-use super::routes::RenameId;
-use super::show::{self, Tally};
-use super::stats::ProxyStats;
+use crate::bytes::{ByteQueue, Spare};
+use crate::ids::{PoolId, RouteId};
+use crate::limits::{ANSWER_RESERVE_START, PIPELINE_MAX};
+use crate::pipe::in_flight::Question;
+use crate::routes::RenameId;
+use crate::show::kinds::Show;
+use crate::stats::counters::Tally;
+use crate::stats::counts::Counts;
 use core::mem;
 use evenkeel_hotkeys::client::{Answer, ReadTicket};
 use evenkeel_protocol::auth::{Dialect, Sasl};
-use evenkeel_protocol::binary::Echo;
 use evenkeel_protocol::text;
 use evenkeel_types::{Instant, KeyHash};
 use std::collections::VecDeque;
@@ -29,66 +28,9 @@ use std::collections::VecDeque;
 /// Ring places that an idle connection keeps.
 const RING_KEEP_MAX: usize = 64;
 
-/// How the application wants to see an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Show {
-    /// Nothing: `noreply`.
-    Nothing,
-    /// `VALUE` of `get`, `gets`, `gat` and `gats`; nothing for a miss.
-    Value { with_cas: bool, last: bool },
-    /// The line of a meta command. Only a get is `quiet` here: the others leave it to the server.
-    Meta {
-        verb: Verb,
-        quiet: bool,
-        unasked: Unasked,
-    },
-    /// A line of `set` and its kin.
-    Store { is_cas: bool },
-    /// A line of `delete`.
-    Delete,
-    /// A line of `incr` and `decr`.
-    Number { up: bool },
-    /// A line of `touch`.
-    Touch,
-    /// `OK` once all backends have said so.
-    Flush,
-    /// A packet of the binary protocol, or nothing, as the opcode says.
-    Binary(Echo),
-}
-
-impl Show {
-    /// Whether the application has asked for the version of what it stores.
-    pub fn tells_version(self) -> bool {
-        match self {
-            Show::Meta { unasked, .. } => !unasked.cas,
-            Show::Binary(_) => true,
-            _ => false,
-        }
-    }
-}
-
-/// What the proxy has asked of an item besides what the application did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Unasked {
-    /// Its CAS unique.
-    pub cas: bool,
-    /// Its client flags.
-    pub flags: bool,
-}
-
-/// A meta command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
-    Get,
-    Set,
-    Delete,
-    Arithmetic { up: bool },
-    Debug,
-}
-
 /// The place of an answer.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     pub show: Show,
     pub state: State,
     /// What the CSM cache of a pool knows of a read; see
@@ -114,10 +56,10 @@ impl Slot {
 }
 
 #[derive(Debug)]
-pub(super) enum State {
+pub(crate) enum State {
     /// Awaited from a backend.
     Waiting,
-    /// Awaited from all servers; see `flush.rs`.
+    /// Awaited from all servers; see `flushes.rs`.
     Flushing,
     /// Known from the beginning.
     Text(&'static [u8]),
@@ -131,7 +73,7 @@ pub(super) enum State {
 
 /// An answer that waits for its turn.
 #[derive(Debug)]
-pub(super) struct Answered {
+pub(crate) struct Answered {
     /// What the application gets; nothing for a miss of `get`.
     pub bytes: Vec<u8>,
     /// Whether it stands for the rest of a multi-get, too.
@@ -141,7 +83,7 @@ pub(super) struct Answered {
 
 /// The answer to a read, and the question, which may have to be asked again.
 #[derive(Debug)]
-pub(super) struct HeldRead {
+pub(crate) struct HeldRead {
     pub answered: Answered,
     pub answer: Answer,
     pub question: Question,
@@ -149,7 +91,7 @@ pub(super) struct HeldRead {
 
 /// The rest of a multi-get of which some keys have been asked for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MultiGet {
+pub(crate) struct MultiGet {
     pub with_cas: bool,
     /// Of `gat` and `gats`.
     pub exptime: Option<i64>,
@@ -159,7 +101,7 @@ pub(super) struct MultiGet {
 
 /// Input that waits behind one request that is parked after the other.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HeldBack {
+pub(crate) struct HeldBack {
     /// From when on.
     pub since: Instant,
     /// The request before the next one was parked, too, or would have been.
@@ -176,7 +118,7 @@ impl HeldBack {
 }
 
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     out: ByteQueue,
     ring: VecDeque<Slot>,
     /// Sequence number of the front of the ring.
@@ -193,13 +135,13 @@ pub(super) struct Client {
     pub parked: usize,
     /// Input that waits, or has waited, behind such requests.
     pub held_back: Option<HeldBack>,
-    /// The slot of a write whose server is far behind: see `pace.rs`.
+    /// The slot of a write whose server is far behind: see `under_way/pace.rs`.
     pub paced_by: Option<u64>,
     /// What it speaks.
     pub dialect: Dialect,
     /// How far it has come with SASL.
     pub sasl: Sasl,
-    /// Whether servers have been found out about for it; see `speech.rs`.
+    /// Whether servers have been found out about for it; see `request/speech.rs`.
     pub knows_servers: bool,
     /// The error that takes the place of `END` in the multi-get whose keys are being shown.
     pub get_failure: Option<Vec<u8>>,
@@ -253,7 +195,7 @@ impl Client {
     ///
     /// Requests under way by an older map or configuration, or to keys on the move, are waited for: a
     /// write to the former home of a key, or one that is turned away there and sent on to the new one,
-    /// must not be overtaken by what the application asked after it. So is a write whose server is far behind (`pace.rs`).
+    /// must not be overtaken by what the application asked after it. So is a write whose server is far behind (`under_way/pace.rs`).
     /// `pause` is how many bytes may be unread.
     #[inline]
     pub fn may_ask(&self, era: u64, pause: usize) -> bool {
@@ -489,12 +431,7 @@ impl Client {
 
     /// Shows the values and misses that are at the front, and keeps their buffers.
     #[inline]
-    pub fn show_values(
-        &mut self,
-        stats: &mut ProxyStats,
-        routes: &mut PerRoute,
-        spare: &mut Vec<Vec<u8>>,
-    ) {
+    pub fn show_values(&mut self, counts: &mut Counts, spare: &mut Spare) {
         while let Some(Slot {
             show: show @ Show::Value { .. },
             state: State::Done(answered),
@@ -504,10 +441,10 @@ impl Client {
             && !answered.is_error
         {
             let (show, bytes) = (*show, mem::take(&mut answered.bytes));
-            routes.count(stats, *route, answered.tally, bytes.len());
+            counts.shown(*route, answered.tally, bytes.len());
             self.held -= bytes.len();
             self.out.tail().extend_from_slice(&bytes);
-            keep_buffer(spare, bytes);
+            spare.keep(bytes);
             self.ring.pop_front();
             self.first += 1;
             self.end_key(show);
@@ -536,24 +473,6 @@ impl Client {
                 None => self.out.tail().extend_from_slice(text::END),
             }
         }
-    }
-
-    /// All servers have answered a flush, or it has failed.
-    pub fn flushed(&mut self, sequence: u64, outcome: Result<(), Vec<u8>>) {
-        let Some(shown_as) = self.slot(sequence).map(|slot| slot.show) else {
-            return;
-        };
-        let state = match (shown_as, outcome) {
-            (Show::Nothing, _) => State::Text(b""),
-            (Show::Binary(echo), Ok(())) => State::Done(Answered {
-                bytes: show::binary::flushed(echo),
-                is_error: false,
-                tally: Tally::Nothing,
-            }),
-            (_, Ok(())) => State::Text(text::OK),
-            (_, Err(line)) => State::Done(Answered::error(show::refusal(shown_as, line))),
-        };
-        self.set_state(sequence, state);
     }
 
     /// An answer of that many bytes has arrived.

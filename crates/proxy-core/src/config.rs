@@ -1,9 +1,8 @@
 //! What a proxy worker is told when it is made, and again when its configuration changes.
 
-use super::limits::{CONNECT_TIMEOUT, FAILOVER_TTL, OUT_CLOSE, REQUEST_TIMEOUT, REQUESTS_PER_TURN};
-use super::pool::ServerList;
-use super::request_log::RequestLogConfig;
-use super::routes::RouteTable;
+use crate::limits::{CONNECT_TIMEOUT, FAILOVER_TTL, OUT_CLOSE, REQUEST_TIMEOUT, REQUESTS_PER_TURN};
+use crate::routes::RouteTable;
+use crate::server_list::ServerList;
 use core::fmt;
 use core::time::Duration;
 use evenkeel_hotkeys::plain::PlainConfig;
@@ -196,9 +195,18 @@ impl Default for PoolSettings {
 impl ProxyConfig {
     /// Bytes of unread answers from which on an application's connection is closed.
     #[inline]
-    pub(super) fn unread_max(&self) -> usize {
+    pub(crate) fn unread_max(&self) -> usize {
         let items = self.limits.item_size_max.saturating_mul(2);
         items.max(OUT_CLOSE)
+    }
+
+    /// What servers may make us buffer: values that an application's output has room for, so that a
+    /// server with a larger item size than ours is not taken for a broken one.
+    pub(crate) fn reply_limits(&self) -> Limits {
+        Limits {
+            item_size_max: self.limits.item_size_max.max(OUT_CLOSE),
+            ..self.limits
+        }
     }
 
     /// One pool for all keys and commands, and the rest as usual.
@@ -221,4 +229,15 @@ impl ProxyConfig {
             request_log: None,
         }
     }
+}
+
+/// What is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestLogConfig {
+    /// One of so many requests, on average; 0 for none by chance.
+    pub sample: u32,
+    /// Each that took so long or longer, within [`SLOW_LOGGED_PER_SECOND_MAX`](crate::SLOW_LOGGED_PER_SECOND_MAX).
+    pub slow: Option<Duration>,
+    /// Keys are not told, but their hashes.
+    pub hash_keys: bool,
 }

@@ -6,12 +6,14 @@
 //!
 //! Commands that take the same way are explained together.
 
-use super::backend::{Backend, Peer};
-use super::config::{Failover, OnDown};
-use super::pool::{EvenkeelPool, MemcachedPool, Pool, Servers};
-use super::routes::{CommandClass, Renamed, RouteConfig};
-use super::way::WayTo;
-use super::{BackendId, ClientId, ProxyCore};
+use crate::config::{Failover, OnDown};
+use crate::ids::{BackendId, ClientId};
+use crate::pipe::backend::{Backend, Peer};
+use crate::pool::{EvenkeelPool, MemcachedPool, Pool, Servers};
+use crate::routes::way::WayTo;
+use crate::routes::{CommandClass, Renamed, RouteConfig};
+use crate::under_way::say::{say, say_bytes};
+use crate::worker::ProxyCore;
 use evenkeel_placement::renaming::shadows;
 use evenkeel_protocol::{KEY_LEN_MAX, text};
 use evenkeel_types::{Instant, KeyHash, ServerId};
@@ -164,344 +166,336 @@ pub struct HealthSeen {
     pub queued_requests: usize,
 }
 
-impl ProxyCore {
-    /// Explains the ways of a key. `running` says whether it is worth telling how servers are.
-    ///
-    /// # Errors
-    /// The error line for what is no key: nothing, more than 250 bytes, spaces, control characters.
-    pub fn explain(
-        &self,
-        now: Instant,
-        key: &[u8],
-        running: bool,
-    ) -> Result<Explanation, &'static [u8]> {
-        let is_key = |byte: &u8| *byte > b' ' && *byte != 0x7f;
-        if key.is_empty() || key.len() > KEY_LEN_MAX || !key.iter().all(is_key) {
-            return Err(text::BAD_FORMAT);
-        }
-        let mut groups: Vec<((usize, bool), Vec<CommandClass>)> = Vec::new();
-        for class in CommandClass::ALL {
-            let route = self.routes.find(key, class);
-            let way = (route, self.ways[route].denies(class));
-            match groups.iter_mut().find(|(other, _)| *other == way) {
-                Some((_, classes)) => classes.push(class),
-                None => groups.push((way, vec![class])),
-            }
-        }
-        let ways = groups.into_iter().map(|((route, is_denied), classes)| {
-            let way = &self.ways[route];
-            let (refused, to) = if is_denied {
-                (Some(way.denial()), None)
-            } else {
-                match self.inside(way.to(), key) {
-                    Some(inside) => (None, self.destination(now, way.to(), &inside, running)),
-                    None => (Some(text::BAD_FORMAT), None),
-                }
-            };
-            KeyWay {
-                commands: classes.iter().map(|class| class.name().into()).collect(),
-                route: self.route_found(route, key),
-                refused: refused.map(|words| shown(words.trim_ascii_end())),
-                to,
-            }
-        });
-        Ok(Explanation {
-            key: shown(key),
-            config_generation: self.config.revision.generation,
-            running,
-            ways: ways.collect(),
-        })
+/// Explains the ways of a key. `running` says whether it is worth telling how servers are.
+///
+/// # Errors
+/// The error line for what is no key: nothing, more than 250 bytes, spaces, control characters.
+pub(crate) fn explain(
+    core: &ProxyCore,
+    now: Instant,
+    key: &[u8],
+    running: bool,
+) -> Result<Explanation, &'static [u8]> {
+    let is_key = |byte: &u8| *byte > b' ' && *byte != 0x7f;
+    if key.is_empty() || key.len() > KEY_LEN_MAX || !key.iter().all(is_key) {
+        return Err(text::BAD_FORMAT);
     }
-
-    /// Answers `stats explain KEY`, in one line of JSON.
-    pub(super) fn explain_asked(&mut self, now: Instant, id: ClientId, key: &[u8]) {
-        let explanation = match self.explain(now, key, true) {
-            Ok(explanation) => explanation,
-            Err(words) => return self.say(id, words),
-        };
-        let mut bytes = self.spare_buffer();
-        bytes.extend_from_slice(b"STAT explain ");
-        serde_json::to_writer(&mut bytes, &explanation)
-            .expect("strings and numbers can be written as JSON, and a vector takes all bytes");
-        bytes.extend_from_slice(text::CRLF);
-        bytes.extend_from_slice(text::END);
-        self.say_bytes(id, bytes);
+    let mut groups: Vec<((usize, bool), Vec<CommandClass>)> = Vec::new();
+    for class in CommandClass::ALL {
+        let route = core.routing.table().find(key, class);
+        let way = (route, core.routing.ways()[route].denies(class));
+        match groups.iter_mut().find(|(other, _)| *other == way) {
+            Some((_, classes)) => classes.push(class),
+            None => groups.push((way, vec![class])),
+        }
     }
-
-    fn route_found(&self, number: usize, key: &[u8]) -> RouteFound {
-        let routes = self.routes.routes();
-        let prefix = &routes[number].prefix;
-        let is_longer = |route: &RouteConfig| {
-            route.prefix.len() > prefix.len() && key.starts_with(&route.prefix)
-        };
-        let why = if routes.iter().any(is_longer) {
-            "the routes of longer prefixes are for other commands"
-        } else if !prefix.is_empty() {
-            "the longest prefix that begins the key"
-        } else if routes.iter().all(|route| route.prefix.is_empty()) {
-            "no route has a prefix"
+    let ways = groups.into_iter().map(|((route, is_denied), classes)| {
+        let way = &core.routing.ways()[route];
+        let (refused, to) = if is_denied {
+            (Some(way.denial()), None)
         } else {
-            "no prefix begins the key"
+            match inside(core, way.to(), key) {
+                Some(inside) => (None, destination(core, now, way.to(), &inside, running)),
+                None => (Some(text::BAD_FORMAT), None),
+            }
         };
-        RouteFound {
-            number: number + 1,
-            prefix: shown(prefix),
-            why: why.into(),
+        KeyWay {
+            commands: classes.iter().map(|class| class.name().into()).collect(),
+            route: route_found(core, route, key),
+            refused: refused.map(|words| shown(words.trim_ascii_end())),
+            to,
+        }
+    });
+    Ok(Explanation {
+        key: shown(key),
+        config_generation: core.config.revision.generation,
+        running,
+        ways: ways.collect(),
+    })
+}
+
+/// Answers `stats explain KEY`, in one line of JSON.
+pub(crate) fn explain_asked(core: &mut ProxyCore, now: Instant, id: ClientId, key: &[u8]) {
+    let explanation = match explain(core, now, key, true) {
+        Ok(explanation) => explanation,
+        Err(words) => return say(core, id, words),
+    };
+    let mut bytes = core.spare.take();
+    bytes.extend_from_slice(b"STAT explain ");
+    serde_json::to_writer(&mut bytes, &explanation)
+        .expect("strings and numbers can be written as JSON, and a vector takes all bytes");
+    bytes.extend_from_slice(text::CRLF);
+    bytes.extend_from_slice(text::END);
+    say_bytes(core, id, bytes);
+}
+
+fn route_found(core: &ProxyCore, number: usize, key: &[u8]) -> RouteFound {
+    let routes = core.routing.table().routes();
+    let prefix = &routes[number].prefix;
+    let is_longer =
+        |route: &RouteConfig| route.prefix.len() > prefix.len() && key.starts_with(&route.prefix);
+    let why = if routes.iter().any(is_longer) {
+        "the routes of longer prefixes are for other commands"
+    } else if !prefix.is_empty() {
+        "the longest prefix that begins the key"
+    } else if routes.iter().all(|route| route.prefix.is_empty()) {
+        "no route has a prefix"
+    } else {
+        "no prefix begins the key"
+    };
+    RouteFound {
+        number: number + 1,
+        prefix: shown(prefix),
+        why: why.into(),
+    }
+}
+
+/// The key as servers know it; `None` if the route's renaming makes it none.
+fn inside(core: &ProxyCore, to: &WayTo, key: &[u8]) -> Option<Vec<u8>> {
+    let Some(rename) = core.routing.renames.get(to.rename) else {
+        return Some(key.to_vec());
+    };
+    let mut renamed = Renamed::default();
+    rename
+        .to_inside(key, false, &mut renamed)
+        .then(|| renamed.stored().to_vec())
+}
+
+fn destination(
+    core: &ProxyCore,
+    now: Instant,
+    to: &WayTo,
+    key: &[u8],
+    running: bool,
+) -> Option<Destination> {
+    let pool = core.pools.get(to.pool)?;
+    let bounds = to.ttl;
+    let exptimes = (!bounds.is_none()).then(|| Exptimes {
+        min_s: bounds.min,
+        max_s: bounds.max,
+        jitter_permille: ((u64::from(bounds.jitter) * 1000).div_ceil(1 << 32)) as u32,
+    });
+    let mut destination = Destination {
+        pool: pool.name.to_string(),
+        kind: pool.kind().into(),
+        key_sent: shown(key),
+        exptimes,
+        placing: Placing::NoMap,
+        home: None,
+        others: Vec::new(),
+        others_unlisted: 0,
+        hot: None,
+        asked: None,
+        why: String::new(),
+    };
+    match &pool.servers {
+        Servers::Memcached(servers) => {
+            place_by_list(core, now, to, servers, key, running, &mut destination);
+        }
+        Servers::Evenkeel(servers) => {
+            place_by_map(core, servers, key, running, &mut destination);
         }
     }
-
-    /// The key as servers know it; `None` if the route's renaming makes it none.
-    fn inside(&self, to: &WayTo, key: &[u8]) -> Option<Vec<u8>> {
-        let Some(rename) = self.renames.get(to.rename) else {
-            return Some(key.to_vec());
+    destination.hot = hot_seen(core, now, pool, key, &destination.others);
+    if running && destination.asked.is_none() {
+        let reads = match pool.settings.on_down {
+            OnDown::Miss => "gets are misses",
+            OnDown::Error => "gets are answered SERVER_ERROR",
         };
-        let mut renamed = Renamed::default();
-        rename
-            .to_inside(key, false, &mut renamed)
-            .then(|| renamed.stored().to_vec())
+        let words = ["; ", reads, ", the rest SERVER_ERROR"].concat();
+        destination.why.push_str(&words);
     }
+    Some(destination)
+}
 
-    fn destination(
-        &self,
-        now: Instant,
-        to: &WayTo,
-        key: &[u8],
-        running: bool,
-    ) -> Option<Destination> {
-        let pool = self.pools.get(to.pool.0)?;
-        let bounds = to.ttl;
-        let exptimes = (!bounds.is_none()).then(|| Exptimes {
-            min_s: bounds.min,
-            max_s: bounds.max,
-            jitter_permille: ((u64::from(bounds.jitter) * 1000).div_ceil(1 << 32)) as u32,
-        });
-        let mut destination = Destination {
-            pool: pool.name.to_string(),
-            kind: pool.kind().into(),
-            key_sent: shown(key),
-            exptimes,
-            placing: Placing::NoMap,
-            home: None,
-            others: Vec::new(),
-            others_unlisted: 0,
-            hot: None,
-            asked: None,
-            why: String::new(),
-        };
-        match &pool.servers {
-            Servers::Memcached(servers) => {
-                self.place_by_list(now, to, servers, key, running, &mut destination);
-            }
-            Servers::Evenkeel(servers) => {
-                self.place_by_map(servers, key, running, &mut destination);
-            }
-        }
-        destination.hot = self.hot_seen(now, pool, key, &destination.others);
-        if running && destination.asked.is_none() {
-            let reads = match pool.settings.on_down {
-                OnDown::Miss => "gets are misses",
-                OnDown::Error => "gets are answered SERVER_ERROR",
-            };
-            let words = ["; ", reads, ", the rest SERVER_ERROR"].concat();
-            destination.why.push_str(&words);
-        }
-        Some(destination)
+fn place_by_list(
+    core: &ProxyCore,
+    now: Instant,
+    to: &WayTo,
+    servers: &MemcachedPool,
+    key: &[u8],
+    running: bool,
+    found: &mut Destination,
+) {
+    let (hashed, hash) = servers.list().hashed(key);
+    let (distribution, function) = servers.list().rule();
+    found.placing = Placing::List {
+        distribution: distribution.into(),
+        hash: function.into(),
+        hashed: shown(hashed),
+        hash_value: format!("{hash:#x}"),
+    };
+    let home = servers.home(key);
+    found.home = server_seen(core, home, running);
+    let Some(pool) = core.pools.get(to.pool) else {
+        return;
+    };
+    let (stand_in, policy) = stand_in(core, pool);
+    if let Some(Servers::Memcached(others)) = stand_in.map(|pool| &pool.servers) {
+        let others = others.candidates(key).filter(|&id| id != home);
+        list_others(core, others.collect(), running, found);
     }
-
-    fn place_by_list(
-        &self,
-        now: Instant,
-        to: &WayTo,
-        servers: &MemcachedPool,
-        key: &[u8],
-        running: bool,
-        found: &mut Destination,
-    ) {
-        let (hashed, hash) = servers.list().hashed(key);
-        let (distribution, function) = servers.list().rule();
-        found.placing = Placing::List {
-            distribution: distribution.into(),
-            hash: function.into(),
-            hashed: shown(hashed),
-            hash_value: format!("{hash:#x}"),
-        };
-        let home = servers.home(key);
-        found.home = self.server_seen(home, running);
-        let Some(pool) = self.pools.get(to.pool.0) else {
-            return;
-        };
-        let (stand_in, policy) = self.stand_in(pool);
-        if let Some(Servers::Memcached(others)) = stand_in.map(|pool| &pool.servers) {
-            let others = others.candidates(key).filter(|&id| id != home);
-            self.list_others(others.collect(), running, found);
-        }
-        if !running {
-            found.asked = found.home.as_ref().map(|home| home.name.clone());
-            found.why = "its home, if that is in use".into();
-            return;
-        }
-        let Some(elsewhere) = self.elsewhere(now, to.pool, key) else {
-            self.say_home(home, "its home is in use", found);
-            return;
-        };
-        found.asked = elsewhere.place.and_then(|place| self.name_of(place));
-        found.why = match elsewhere.place {
-            Some(_) => format!("its home is out of use, and {policy}"),
-            None if stand_in.is_none() => {
-                format!("its home is out of use, and {policy}")
-            }
-            None if !elsewhere.is_settled => {
-                "a server was back for too short a time before it failed again: what others held \
-                 for it may not have expired"
-                    .into()
-            }
-            None => format!("its home is out of use, {policy}, and no other place is in use"),
-        };
+    if !running {
+        found.asked = found.home.as_ref().map(|home| home.name.clone());
+        found.why = "its home, if that is in use".into();
+        return;
     }
+    let Some(elsewhere) = core.pools.elsewhere(&core.backends, now, to.pool, key) else {
+        say_home(core, home, "its home is in use", found);
+        return;
+    };
+    found.asked = elsewhere.place.and_then(|place| name_of(core, place));
+    found.why = match elsewhere.place {
+        Some(_) => format!("its home is out of use, and {policy}"),
+        None if stand_in.is_none() => {
+            format!("its home is out of use, and {policy}")
+        }
+        None if !elsewhere.is_settled => {
+            "a server was back for too short a time before it failed again: what others held \
+             for it may not have expired"
+                .into()
+        }
+        None => format!("its home is out of use, {policy}, and no other place is in use"),
+    };
+}
 
-    /// The pool that takes the keys of servers that are out of use, and what the configuration says.
-    fn stand_in<'p>(&'p self, pool: &'p Pool) -> (Option<&'p Pool>, String) {
-        match &pool.settings.failover {
-            Failover::None => (None, "the pool has no failover".into()),
-            Failover::Next => (Some(pool), "failover is \"next\"".into()),
-            Failover::Gutter(name) => {
-                let gutter = pool.gutter.and_then(|gutter| self.pools.get(gutter.0));
-                (gutter, format!("failover is the gutter \"{name}\""))
-            }
+/// The pool that takes the keys of servers that are out of use, and what the configuration says.
+fn stand_in<'p>(core: &'p ProxyCore, pool: &'p Pool) -> (Option<&'p Pool>, String) {
+    match &pool.settings.failover {
+        Failover::None => (None, "the pool has no failover".into()),
+        Failover::Next => (Some(pool), "failover is \"next\"".into()),
+        Failover::Gutter(name) => {
+            let gutter = pool.gutter.and_then(|gutter| core.pools.get(gutter));
+            (gutter, format!("failover is the gutter \"{name}\""))
         }
     }
+}
 
-    fn place_by_map(
-        &self,
-        servers: &EvenkeelPool,
-        key: &[u8],
-        running: bool,
-        found: &mut Destination,
-    ) {
-        let Some(map) = servers.map() else {
-            found.why = if running {
-                "there is no map yet".into()
-            } else {
-                "the map is known to a proxy that runs".into()
-            };
-            return;
-        };
-        let hash = KeyHash::of(key);
-        let place = map.locate(hash);
-        found.placing = Placing::Map {
-            epoch: map.epoch().0,
-            hash_value: format!("{:#x}", hash.0),
-            virtual_node: place.virtual_node.0,
-            cachelet: place.cachelet.0,
-        };
-        let Some(worker) = place.worker else {
-            found.why = match map.is_quarantined(place.cachelet) {
-                true => "its cachelet is quarantined: its owners died one after the other".into(),
-                false => "nobody owns its cachelet".into(),
-            };
-            return;
-        };
-        let most = u8::try_from(map.servers_up_count()).unwrap_or(u8::MAX);
-        let replicas = shadows(map, key, worker.server, most);
-        let replicas = replicas.into_iter().filter_map(|w| servers.backend(w));
-        self.list_others(replicas.collect(), running, found);
-        let Some((_, Some(home))) = servers.home(hash) else {
-            found.why = "the map has no address of its owner".into();
-            return;
-        };
-        found.home = self.server_seen(home, running);
-        self.say_home(home, "it owns the cachelet", found);
-    }
-
-    /// What is known of the replicas of a key, whose possible places of Evenkeel servers `others` are. Nothing is before it was read
-    /// under a lease.
-    fn hot_seen(
-        &self,
-        now: Instant,
-        pool: &Pool,
-        key: &[u8],
-        others: &[ServerSeen],
-    ) -> Option<HotSeen> {
-        let hash = KeyHash::of(key);
-        let known = pool.leases.look(now, hash)?;
-        let servers = match &pool.servers {
-            Servers::Evenkeel(_) => {
-                let replicas = others.iter().take(known.gamma.into());
-                replicas.map(|server| server.name.clone()).collect()
-            }
-            Servers::Memcached(servers) => {
-                let hot = pool.hot.as_ref().filter(|hot| hot.is_tracked(hash, key))?;
-                let places = (1..=known.gamma).filter_map(|of| hot.server_of_copy(hash, of));
-                let replicas = places.filter_map(|place| servers.backends().get(place));
-                let listed = replicas.take(PLACES_LISTED_MAX);
-                listed.filter_map(|&id| self.name_of(id)).collect()
-            }
-        };
-        Some(HotSeen {
-            replicas: known.gamma,
-            servers,
-            leased_us: u64::try_from(known.leased_for.as_micros()).unwrap_or(u64::MAX),
-            kept_bytes: known.kept_len,
-        })
-    }
-
-    fn say_home(&self, home: BackendId, why: &str, found: &mut Destination) {
-        let takes = self
-            .backends
-            .get(home.0)
-            .is_some_and(Backend::takes_requests);
-        if takes {
-            found.asked = self.name_of(home);
-            found.why = why.into();
+fn place_by_map(
+    core: &ProxyCore,
+    servers: &EvenkeelPool,
+    key: &[u8],
+    running: bool,
+    found: &mut Destination,
+) {
+    let Some(map) = servers.map() else {
+        found.why = if running {
+            "there is no map yet".into()
         } else {
-            found.why = format!("{why}, but its connection is lost and no new one stands yet");
-        }
-    }
-
-    fn list_others(&self, others: Vec<BackendId>, running: bool, found: &mut Destination) {
-        found.others_unlisted = others.len().saturating_sub(PLACES_LISTED_MAX);
-        let listed = others.into_iter().take(PLACES_LISTED_MAX);
-        found.others = listed
-            .filter_map(|id| self.server_seen(id, running))
-            .collect();
-    }
-
-    fn name_of(&self, id: BackendId) -> Option<String> {
-        Some(self.backends.get(id.0)?.full_name())
-    }
-
-    fn server_seen(&self, id: BackendId, running: bool) -> Option<ServerSeen> {
-        let backend = self.backends.get(id.0)?;
-        let host = &backend.host;
-        let host = if host.contains(':') {
-            format!("[{host}]")
-        } else {
-            host.clone()
+            "the map is known to a proxy that runs".into()
         };
-        Some(ServerSeen {
-            name: backend.full_name(),
-            address: format!("{host}:{}", backend.port),
-            health: running.then(|| HealthSeen {
-                standing: match backend.peer {
-                    Peer::Memcached => backend.health.standing_name().into(),
-                    Peer::Worker(worker) => self.up_or_down(backend, worker.server).into(),
-                },
-                connection: backend.state().into(),
-                failures: backend.health.failures(),
-                queued_requests: backend.queued_requests(),
-            }),
-        })
-    }
+        return;
+    };
+    let hash = KeyHash::of(key);
+    let place = map.locate(hash);
+    found.placing = Placing::Map {
+        epoch: map.epoch().0,
+        hash_value: format!("{:#x}", hash.0),
+        virtual_node: place.virtual_node.0,
+        cachelet: place.cachelet.0,
+    };
+    let Some(worker) = place.worker else {
+        found.why = match map.is_quarantined(place.cachelet) {
+            true => "its cachelet is quarantined: its owners died one after the other".into(),
+            false => "nobody owns its cachelet".into(),
+        };
+        return;
+    };
+    let most = u8::try_from(map.servers_up_count()).unwrap_or(u8::MAX);
+    let replicas = shadows(map, key, worker.server, most);
+    let replicas = replicas.into_iter().filter_map(|w| servers.backend(w));
+    list_others(core, replicas.collect(), running, found);
+    let Some((_, Some(home))) = servers.home(hash) else {
+        found.why = "the map has no address of its owner".into();
+        return;
+    };
+    found.home = server_seen(core, home, running);
+    say_home(core, home, "it owns the cachelet", found);
+}
 
-    /// What the map says of a server.
-    fn up_or_down(&self, backend: &Backend, server: ServerId) -> &'static str {
-        let pool = self.pools.get(backend.pool.0).map(|pool| &pool.servers);
-        match pool {
-            Some(Servers::Evenkeel(pool)) if pool.map().is_some_and(|map| map.is_up(server)) => {
-                "up"
-            }
-            _ => "down",
+/// What is known of the replicas of a key, whose possible places of Evenkeel servers `others` are. Nothing is before it was read
+/// under a lease.
+fn hot_seen(
+    core: &ProxyCore,
+    now: Instant,
+    pool: &Pool,
+    key: &[u8],
+    others: &[ServerSeen],
+) -> Option<HotSeen> {
+    let hash = KeyHash::of(key);
+    let known = pool.leases.look(now, hash)?;
+    let servers = match &pool.servers {
+        Servers::Evenkeel(_) => {
+            let replicas = others.iter().take(known.gamma.into());
+            replicas.map(|server| server.name.clone()).collect()
         }
+        Servers::Memcached(servers) => {
+            let hot = pool.hot.as_ref().filter(|hot| hot.is_tracked(hash, key))?;
+            let places = (1..=known.gamma).filter_map(|of| hot.server_of_copy(hash, of));
+            let replicas = places.filter_map(|place| servers.backends().get(place));
+            let listed = replicas.take(PLACES_LISTED_MAX);
+            listed.filter_map(|&id| name_of(core, id)).collect()
+        }
+    };
+    Some(HotSeen {
+        replicas: known.gamma,
+        servers,
+        leased_us: u64::try_from(known.leased_for.as_micros()).unwrap_or(u64::MAX),
+        kept_bytes: known.kept_len,
+    })
+}
+
+fn say_home(core: &ProxyCore, home: BackendId, why: &str, found: &mut Destination) {
+    let takes = core.backends.get(home).is_some_and(Backend::takes_requests);
+    if takes {
+        found.asked = name_of(core, home);
+        found.why = why.into();
+    } else {
+        found.why = format!("{why}, but its connection is lost and no new one stands yet");
+    }
+}
+
+fn list_others(core: &ProxyCore, others: Vec<BackendId>, running: bool, found: &mut Destination) {
+    found.others_unlisted = others.len().saturating_sub(PLACES_LISTED_MAX);
+    let listed = others.into_iter().take(PLACES_LISTED_MAX);
+    found.others = listed
+        .filter_map(|id| server_seen(core, id, running))
+        .collect();
+}
+
+fn name_of(core: &ProxyCore, id: BackendId) -> Option<String> {
+    Some(core.backends.get(id)?.full_name())
+}
+
+fn server_seen(core: &ProxyCore, id: BackendId, running: bool) -> Option<ServerSeen> {
+    let backend = core.backends.get(id)?;
+    let host = &backend.host;
+    let host = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.clone()
+    };
+    Some(ServerSeen {
+        name: backend.full_name(),
+        address: format!("{host}:{}", backend.port),
+        health: running.then(|| HealthSeen {
+            standing: match backend.peer {
+                Peer::Memcached => backend.health.standing_name().into(),
+                Peer::Worker(worker) => up_or_down(core, backend, worker.server).into(),
+            },
+            connection: backend.state().into(),
+            failures: backend.health.failures(),
+            queued_requests: backend.queued_requests(),
+        }),
+    })
+}
+
+/// What the map says of a server.
+fn up_or_down(core: &ProxyCore, backend: &Backend, server: ServerId) -> &'static str {
+    let pool = core.pools.get(backend.pool).map(|pool| &pool.servers);
+    match pool {
+        Some(Servers::Evenkeel(pool)) if pool.map().is_some_and(|map| map.is_up(server)) => "up",
+        _ => "down",
     }
 }
 

@@ -3,12 +3,14 @@
 //! [`ClientLeases`](evenkeel_hotkeys::client::ClientLeases) decides what is kept and when it is shown. Here it is taken
 //! from answers and writes, and turned back into what the server would have answered.
 
-use super::client::{Answered, Show};
-use super::failover::parse_own;
-use super::routes::Rename;
-use super::show;
+use crate::client::Answered;
+use crate::composed::parse_own;
+use crate::routes::Rename;
+use crate::show;
+use crate::show::kinds::Show;
 use evenkeel_hotkeys::client::Answer;
-use evenkeel_protocol::compose::answer::{self, ItemFacts};
+use evenkeel_protocol::compose::answer;
+use evenkeel_protocol::compose::answer::ItemFacts;
 use evenkeel_protocol::{
     KeyScratch, Limits, MetaReply, MetaStatus, Reply, ReplyOutcome, Request, StoreMode, parse_reply,
 };
@@ -18,7 +20,7 @@ use std::sync::Arc;
 const FLAGS_LEN: usize = size_of::<u32>();
 
 /// How many bytes are kept of a value of that length.
-pub(super) fn len(value: &[u8]) -> usize {
+pub(crate) fn len(value: &[u8]) -> usize {
     FLAGS_LEN + value.len()
 }
 
@@ -28,7 +30,7 @@ fn kept(flags: u32, value: &[u8]) -> Arc<[u8]> {
 
 /// What a read was answered: `None` if that does not tell all that another read may ask for, or if somebody was told to replace
 /// the value.
-pub(super) fn of_answer(reply: &MetaReply<'_>) -> Option<Arc<[u8]>> {
+pub(crate) fn of_answer(reply: &MetaReply<'_>) -> Option<Arc<[u8]>> {
     let is_plain = !b"WXZ".iter().any(|&letter| reply.flags.has(letter));
     let flags = u32::try_from(reply.flags.unsigned(b'f')?).ok()?;
     reply
@@ -39,7 +41,7 @@ pub(super) fn of_answer(reply: &MetaReply<'_>) -> Option<Arc<[u8]>> {
 
 /// What an `ms` has stored, if it was stored. `None` if that is not all in the question, or is no more than a moment there; and of
 /// a version that the application has chosen, since such versions can go back.
-pub(super) fn of_store(question: &[u8]) -> Option<Arc<[u8]>> {
+pub(crate) fn of_store(question: &[u8]) -> Option<Arc<[u8]>> {
     let Some(Request::MetaSet(meta)) = parse_own(question) else {
         return None;
     };
@@ -92,7 +94,7 @@ fn parse(composed: &[u8]) -> Option<Reply<'_>> {
 }
 
 /// What is kept, as the application wants to see the answer to this `mg`.
-pub(super) fn answered(
+pub(crate) fn answered(
     (shown_as, rename): (Show, Option<&Rename>),
     question: &[u8],
     (kept_answer, kept): (Answer, Option<&[u8]>),

@@ -89,21 +89,25 @@ pub const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(50);
 
 /// Servers that a pool has had and that are remembered, in case they come back. With more, each new
 /// one is taken for one that comes back.
-pub(super) const LEFT_SERVERS_MAX: usize = 4096;
+pub(crate) const LEFT_SERVERS_MAX: usize = 4096;
 
 /// Longest pause between two such attempts: recovery is noticed within a second or so.
 pub const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Composed answers that wait for earlier ones come from a store of this many spare buffers: as many as
 /// one application may wait for.
-pub(super) const SPARE_BUFFERS_MAX: usize = PIPELINE_MAX;
+pub(crate) const SPARE_BUFFERS_MAX: usize = PIPELINE_MAX;
 
 /// Spare buffers larger than this are given back to the allocator; beside copying so much, asking it for
 /// another costs little.
-pub(super) const SPARE_BUFFER_KEEP_MAX: usize = 2 << 10;
+pub(crate) const SPARE_BUFFER_KEEP_MAX: usize = 2 << 10;
 
 const _: () = assert!(OUT_PAUSE < OUT_CLOSE);
+
 const _: () = assert!(OUT_PAUSE / ANSWER_RESERVE_START * (1 << 20) <= OUT_CLOSE);
+
 const _: () = assert!(MISSED_KEYS_MAX < BACKEND_REQUESTS_MAX);
+
 const _: () = assert!(MISSED_BYTES_MAX + MISSED_KEYS_MAX * 16 < BACKEND_BYTES_MAX);
+
 const _: () = assert!(RECONNECT_PAUSE_MIN.as_nanos() < RECONNECT_PAUSE_MAX.as_nanos());

@@ -4,9 +4,9 @@
 //! home of a key is a shift and two lookups. Shadow workers are found by renaming, once for each hot key and
 //! map; only reads of hot keys under a lease need them.
 
-use crate::BackendId;
 use crate::config::MapSource;
-use crate::recovery::Failure;
+use crate::failure::Failure;
+use crate::ids::BackendId;
 use evenkeel_placement::renaming::shadows;
 use evenkeel_types::limits::GAMMA_MAX;
 use evenkeel_types::map::ClusterMap;

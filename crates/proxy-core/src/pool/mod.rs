@@ -3,30 +3,30 @@
 //! A core has several. Each has connections of its own, also where two name the same server: their
 //! timeouts differ, and one's slow answers are not in the way of the other's.
 
+pub(crate) mod elsewhere;
 mod evenkeel;
+pub(crate) mod hot;
 mod left;
 mod plain;
+pub(crate) mod pools;
+pub(crate) mod sent;
 
-pub(super) use evenkeel::EvenkeelPool;
-pub(super) use left::LeftServers;
-pub(super) use plain::MemcachedPool;
-pub use plain::ServerList;
+pub(crate) use evenkeel::EvenkeelPool;
+pub(crate) use left::LeftServers;
+pub(crate) use plain::MemcachedPool;
 
-use super::collapse::Places;
-use super::config::{DEFAULT_POOL, MapSource, PoolSettings};
-use super::slab::Key;
-use super::{BackendId, Epoch};
+use crate::config::{DEFAULT_POOL, MapSource, PoolSettings};
+use crate::ids::{BackendId, PoolId};
+use crate::places::Places;
+use crate::stats::listing::PoolFacts;
 use core::time::Duration;
 use evenkeel_hotkeys::client::ClientLeases;
 use evenkeel_hotkeys::plain::PlainHotKeys;
+use evenkeel_types::Epoch;
 use std::sync::Arc;
 
-/// Names a pool of one core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct PoolId(pub Key);
-
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     pub name: Arc<str>,
     pub settings: PoolSettings,
     pub servers: Servers,
@@ -46,7 +46,7 @@ pub(super) struct Pool {
 
 /// What the servers of a pool are.
 #[derive(Debug)]
-pub(super) enum Servers {
+pub(crate) enum Servers {
     Evenkeel(EvenkeelPool),
     Memcached(MemcachedPool),
 }
@@ -99,6 +99,18 @@ impl Pool {
         }
     }
 
+    /// What statistics show of it.
+    pub fn facts(&self) -> PoolFacts<'_> {
+        PoolFacts {
+            name: &self.name,
+            kind: self.kind(),
+            epoch: self.epoch().0,
+            servers: self.backends().len(),
+            settings: &self.settings,
+            leaving: self.leaving,
+        }
+    }
+
     /// One word for statistics.
     pub fn kind(&self) -> &'static str {
         match &self.servers {
@@ -109,9 +121,18 @@ impl Pool {
 }
 
 /// How statistics and errors call a server of a pool.
-pub(super) fn server_name(pool: &str, server: &str) -> String {
+pub(crate) fn server_name(pool: &str, server: &str) -> String {
     match pool {
         DEFAULT_POOL => server.to_owned(),
         pool => format!("{pool}/{server}"),
+    }
+}
+
+/// What leases of a pool belong to. A pool that is gone has none.
+#[inline]
+pub(crate) fn lease_era(pool: Option<&Pool>, era: u64) -> Epoch {
+    match pool.map(|pool| &pool.servers) {
+        Some(Servers::Evenkeel(pool)) => pool.era(),
+        Some(Servers::Memcached(_)) | None => Epoch(era),
     }
 }

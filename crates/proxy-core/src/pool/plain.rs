@@ -1,48 +1,9 @@
 //! Where keys live in a pool of any memcached servers: where its other clients place them, so that a
 //! warm cache stays warm when the proxy is put in front of it.
 
-use crate::BackendId;
-use evenkeel_placement::config::{PlacementConfig, PlacementError, Server};
-use evenkeel_placement::pool::Placement;
+use crate::ids::BackendId;
+use crate::server_list::ServerList;
 use std::sync::Arc;
-
-/// The servers of a pool and where keys live among them: made once and shared by all workers.
-#[derive(Debug)]
-pub struct ServerList {
-    config: PlacementConfig,
-    placement: Placement,
-}
-
-impl ServerList {
-    /// Deals the keys out to these servers.
-    ///
-    /// # Errors
-    /// When they make no placement.
-    pub fn new(config: PlacementConfig) -> Result<Self, PlacementError> {
-        let placement = Placement::new(&config)?;
-        Ok(ServerList { config, placement })
-    }
-
-    /// Where keys live among them.
-    pub(crate) fn placement(&self) -> &Placement {
-        &self.placement
-    }
-
-    /// The servers in the order given.
-    pub fn servers(&self) -> &[Server] {
-        &self.config.servers
-    }
-
-    /// Names of the distribution and of the hash function.
-    pub fn rule(&self) -> (&'static str, &'static str) {
-        (self.config.distribution.name(), self.config.hash().name())
-    }
-
-    /// The part of a key that decides where it lives, and its hash.
-    pub fn hashed<'k>(&self, key: &'k [u8]) -> (&'k [u8], u64) {
-        self.placement.hashed(key)
-    }
-}
 
 /// The list and the connections to its servers.
 #[derive(Debug)]
@@ -70,19 +31,19 @@ impl MemcachedPool {
     /// The backend of the server that a key lives on.
     #[inline]
     pub fn home(&self, key: &[u8]) -> BackendId {
-        self.backends[self.list.placement.server(key)]
+        self.backends[self.list.placement().server(key)]
     }
 
     /// The same, and the hash by which the key was dealt out.
     #[inline]
     pub fn home_and_hash(&self, key: &[u8]) -> (BackendId, u64) {
-        let (server, hash) = self.list.placement.server_and_hash(key);
+        let (server, hash) = self.list.placement().server_and_hash(key);
         (self.backends[server], hash)
     }
 
     /// The backends of all servers, in the order in which a key should look for another home.
     pub fn candidates(&self, key: &[u8]) -> impl Iterator<Item = BackendId> + use<'_> {
-        let walk = self.list.placement.candidates(key);
+        let walk = self.list.placement().candidates(key);
         walk.map(|server| self.backends[server])
     }
 

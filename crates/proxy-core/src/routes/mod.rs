@@ -16,11 +16,13 @@
 //! applications have tens.
 
 mod rename;
+pub(crate) mod routing;
 #[cfg(test)]
 mod tests;
 mod ttl;
+pub(crate) mod way;
 
-pub(super) use rename::{Rename, RenameId, Renamed, Renames};
+pub(crate) use rename::{Rename, RenameId, Renamed, Renames};
 pub use ttl::{TTL_BOUND_MAX, TtlBounds};
 
 use evenkeel_protocol::KEY_LEN_MAX;

@@ -5,12 +5,11 @@
 //! tell, and whether it is left out: a quiet read tells hits alone, any other quiet command failures
 //! alone.
 
-use super::{Tally, Unfit, key_of, version};
-use crate::failover::NO_CAS_ELSEWHERE;
-use crate::multi_get::without_newline;
+use crate::composed::without_newline;
+use crate::failure::{DENIED, NO_CAS_ELSEWHERE, NO_META, READ_ONLY};
 use crate::routes::Rename;
-use crate::speech::NO_META;
-use crate::way::{DENIED, READ_ONLY};
+use crate::show::{Unfit, key_of, version};
+use crate::stats::counters::Tally;
 use evenkeel_protocol::binary::{Echo, Opcode, Status, answer};
 use evenkeel_protocol::{KeyScratch, MetaReply, MetaStatus, Reply, SentKey, text};
 
@@ -24,7 +23,7 @@ pub(crate) fn is_get(echo: Echo) -> bool {
 }
 
 /// As [`compose`](super::compose), for a reply that is no error.
-pub(super) fn compose(
+pub(crate) fn compose(
     out: &mut Vec<u8>,
     echo: Echo,
     rename: Option<&Rename>,

@@ -4,112 +4,28 @@
 //! was asked in meta commands; both say the same things in other words. What only agreed peers may
 //! see (γ, newest version, a CAS unique that the application did not ask for) is left out.
 
-pub(super) mod binary;
+pub(crate) mod binary;
+pub(crate) mod kinds;
 #[cfg(test)]
 mod tests;
 
-use super::client::{Show, Unasked, Verb};
-use super::multi_get::without_newline;
-use super::routes::Rename;
-use super::stats::ProxyStats;
-use evenkeel_protocol::compose::{self, MetaLine, answer};
+use crate::composed::without_newline;
+use crate::routes::Rename;
+use crate::show::kinds::{Show, Unasked, Verb};
+use crate::stats::counters::Tally;
+use evenkeel_protocol::compose::{MetaLine, answer};
 use evenkeel_protocol::{
     MetaReply, MetaStatus, Reply, Request, RequestOutcome, Value, parse_request, text,
 };
 use evenkeel_types::Version;
 
-/// What an answer adds to the statistics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tally {
-    Nothing,
-    GetHit,
-    GetMiss,
-    GetUnavailable,
-    DeleteHit,
-    DeleteMiss,
-    IncrHit,
-    IncrMiss,
-    DecrHit,
-    DecrMiss,
-    CasHit,
-    CasMiss,
-    CasBad,
-    TouchHit,
-    TouchMiss,
-    /// A store that was no compare-and-swap, and what else can become of one.
-    Stored,
-    NotStored,
-    Exists,
-    NotFound,
-    /// An error of the proxy: the request could not be asked, or its outcome is unknown.
-    Failed,
-    /// An error that the server has said.
-    Refused,
-}
-
-impl Tally {
-    /// In a word, for the log of requests.
-    pub fn word(self) -> &'static str {
-        match self {
-            Tally::Nothing => "done",
-            Tally::GetHit => "hit",
-            Tally::GetMiss => "miss",
-            Tally::GetUnavailable => "unavailable",
-            Tally::DeleteHit => "deleted",
-            Tally::IncrHit | Tally::DecrHit => "counted",
-            Tally::TouchHit => "touched",
-            Tally::CasHit | Tally::Stored => "stored",
-            Tally::NotStored => "not_stored",
-            Tally::CasBad | Tally::Exists => "exists",
-            Tally::DeleteMiss
-            | Tally::IncrMiss
-            | Tally::DecrMiss
-            | Tally::CasMiss
-            | Tally::TouchMiss
-            | Tally::NotFound => "not_found",
-            Tally::Failed => "error",
-            Tally::Refused => "server_error",
-        }
-    }
-
-    #[inline]
-    pub fn count(self, stats: &mut ProxyStats) {
-        match self {
-            Tally::Nothing
-            | Tally::Stored
-            | Tally::NotStored
-            | Tally::Exists
-            | Tally::NotFound
-            | Tally::Refused => {}
-            Tally::GetHit => stats.get_hits += 1,
-            Tally::GetMiss => stats.get_misses += 1,
-            Tally::GetUnavailable => {
-                stats.get_misses += 1;
-                stats.proxy_reads_unavailable += 1;
-            }
-            Tally::DeleteHit => stats.delete_hits += 1,
-            Tally::DeleteMiss => stats.delete_misses += 1,
-            Tally::IncrHit => stats.incr_hits += 1,
-            Tally::IncrMiss => stats.incr_misses += 1,
-            Tally::DecrHit => stats.decr_hits += 1,
-            Tally::DecrMiss => stats.decr_misses += 1,
-            Tally::CasHit => stats.cas_hits += 1,
-            Tally::CasMiss => stats.cas_misses += 1,
-            Tally::CasBad => stats.cas_badval += 1,
-            Tally::TouchHit => stats.touch_hits += 1,
-            Tally::TouchMiss => stats.touch_misses += 1,
-            Tally::Failed => stats.proxy_request_errors += 1,
-        }
-    }
-}
-
 /// The answer cannot belong to the question: the peer has lost its place, or we have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unfit;
+pub(crate) struct Unfit;
 
 /// Whether the server itself says that something went wrong.
 #[inline]
-pub(super) fn is_error(reply: &Reply<'_>) -> bool {
+pub(crate) fn is_error(reply: &Reply<'_>) -> bool {
     matches!(
         reply,
         Reply::Error | Reply::ClientError(_) | Reply::ServerError(_)
@@ -121,7 +37,7 @@ pub(super) fn is_error(reply: &Reply<'_>) -> bool {
 /// Where the server knows the key by another name, `rename` says how to turn it back. An error of the
 /// server is passed on as it is; the caller has to put that of a multi-get's key in
 /// the place of `END`.
-pub(super) fn compose(
+pub(crate) fn compose(
     out: &mut Vec<u8>,
     show: Show,
     rename: Option<&Rename>,
@@ -158,7 +74,7 @@ pub(super) fn compose(
 }
 
 /// Writes what the application gets instead of a value that no server could be asked for.
-pub(super) fn compose_miss(
+pub(crate) fn compose_miss(
     out: &mut Vec<u8>,
     show: Show,
     rename: Option<&Rename>,
@@ -193,7 +109,7 @@ pub(super) fn compose_miss(
 }
 
 /// What the application gets for an error line of a server or of the proxy.
-pub(super) fn refusal(show: Show, line: Vec<u8>) -> Vec<u8> {
+pub(crate) fn refusal(show: Show, line: Vec<u8>) -> Vec<u8> {
     let Show::Binary(echo) = show else {
         return line;
     };
@@ -203,7 +119,7 @@ pub(super) fn refusal(show: Show, line: Vec<u8>) -> Vec<u8> {
 }
 
 /// A `VALUE` of a server, whose bytes are `raw`.
-pub(super) fn value_as_sent(
+pub(crate) fn value_as_sent(
     out: &mut Vec<u8>,
     rename: Option<&Rename>,
     value: &Value<'_>,
@@ -221,7 +137,7 @@ pub(super) fn value_as_sent(
 }
 
 /// The version of what a read found, if the answer tells.
-pub(super) fn version(reply: &Reply<'_>) -> Option<Version> {
+pub(crate) fn version(reply: &Reply<'_>) -> Option<Version> {
     match reply {
         Reply::Meta(meta) => meta.flags.unsigned(b'c').map(Version),
         _ => None,
@@ -229,7 +145,7 @@ pub(super) fn version(reply: &Reply<'_>) -> Option<Version> {
 }
 
 /// The key in a question that begins with a word of two letters and has flags.
-fn key_of(question: &[u8]) -> &[u8] {
+pub(crate) fn key_of(question: &[u8]) -> &[u8] {
     let key = question.get(3..).unwrap_or_default();
     let len = key
         .iter()
@@ -472,11 +388,4 @@ fn nothing(reply: &Reply<'_>) -> Result<Tally, Unfit> {
         Reply::Deleted | Reply::Touched | Reply::Number(_) | Reply::Meta(_) => Ok(Tally::Nothing),
         _ => Err(Unfit),
     }
-}
-
-/// `SERVER_ERROR` in the proxy's own words.
-pub(super) fn server_error(words: core::fmt::Arguments<'_>) -> Vec<u8> {
-    let mut line = Vec::new();
-    compose::answer::server_error(&mut line, &words.to_string());
-    line
 }

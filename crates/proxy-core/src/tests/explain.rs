@@ -7,6 +7,7 @@ use crate::*;
 use evenkeel_types::map::{ClusterMap, MapDocument};
 use evenkeel_types::promise::Consistency;
 use evenkeel_types::promise::Promise;
+use std::sync::Arc;
 
 /// The server that was asked something, and what.
 fn asked(world: &mut World) -> (u16, String) {

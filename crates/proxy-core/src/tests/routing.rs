@@ -103,7 +103,7 @@ fn clients_that_look_for_servers_are_told_this_proxy_and_no_server() {
     // A host with a name has no address beside it, and whoever has left is told nothing.
     let mut world = World::memcached(1);
     let client = world.client();
-    world.core.cluster_asked(client, None);
+    crate::request::whole::cluster_asked(&mut world.core, client, None);
     let Some(Output::OwnAddress(ticket)) = world.core.poll_output() else {
         panic!("the address was asked for");
     };
@@ -112,7 +112,7 @@ fn clients_that_look_for_servers_are_told_this_proxy_and_no_server() {
         .core
         .answer_own_address(world.now, ticket, "cache.example", 1);
     let client = world.client();
-    world.core.cluster_asked(client, None);
+    crate::request::whole::cluster_asked(&mut world.core, client, None);
     let Some(Output::OwnAddress(ticket)) = world.core.poll_output() else {
         panic!("the address was asked for");
     };

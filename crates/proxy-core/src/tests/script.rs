@@ -58,7 +58,7 @@ macro_rules! scripts {
 scripts! { auth binary collapse failover failures flushes hot_keys login moves reload routing words }
 
 fn folder() -> String {
-    concat!(env!("CARGO_MANIFEST_DIR"), "/src/proxy/tests/scripts").to_owned()
+    concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/scripts").to_owned()
 }
 
 struct Case<'a> {

@@ -1,0 +1,248 @@
+//! Answers about hot keys, and what is stored of them.
+
+use crate::answer::askers::for_each_asker;
+use crate::answer::copies::{fill_copies, found};
+use crate::answer::done::done;
+use crate::client::{Answered, HeldRead, State};
+use crate::composed::key_of_get;
+use crate::ids::BackendId;
+use crate::pipe::in_flight::{Progress, Question, Tag};
+use crate::pool::Pool;
+use crate::pool::sent::wants_of;
+use crate::routes::Rename;
+use crate::show;
+use crate::show::Unfit;
+use crate::show::kinds::Show;
+use crate::stats::counters::Tally;
+use crate::under_way::again::ask_home;
+use crate::worker::ProxyCore;
+use evenkeel_hotkeys::client::{Answer, Verdict};
+use evenkeel_hotkeys::plain::NAME_PREFIX_LEN;
+use evenkeel_protocol::compose::answer;
+use evenkeel_protocol::{Reply, Value};
+use evenkeel_types::{Instant, Version};
+
+/// A part of the answer to a read of one hot key.
+pub(crate) fn hot_reply(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: BackendId,
+    reply: &Reply<'_>,
+    raw: &[u8],
+) -> Result<(), Unfit> {
+    let backend = core.backends.get_mut(id).ok_or(Unfit)?;
+    let (question, request) = backend.awaited().ok_or(Unfit)?;
+    let key = key_of_get(question).ok_or(Unfit)?;
+    let is_end = matches!(reply, Reply::End) || show::is_error(reply);
+    let outcome = match (reply, &request.progress) {
+        (Reply::Value(_), _) | (Reply::End, Progress::Answered) => Tally::GetHit,
+        (Reply::End, _) => Tally::GetMiss,
+        _ => Tally::Refused,
+    };
+    request.saw(raw.len(), outcome);
+    match (&request.progress, reply) {
+        (Progress::Nothing | Progress::Shared(_), Reply::Value(value)) if *value.key == *key => {
+            settle_hot(core, now, id, reply, raw)?;
+            let backend = core.backends.get_mut(id).ok_or(Unfit)?;
+            backend.awaited().ok_or(Unfit)?.1.progress = Progress::Answered;
+        }
+        (Progress::Nothing | Progress::Shared(_), _) if is_end => {
+            settle_hot(core, now, id, reply, raw)?;
+            done(core, id);
+        }
+        (Progress::Answered, _) if is_end => done(core, id),
+        _ => return Err(Unfit),
+    }
+    Ok(())
+}
+
+fn settle_hot(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: BackendId,
+    reply: &Reply<'_>,
+    raw: &[u8],
+) -> Result<(), Unfit> {
+    for_each_asker(core, now, id, (reply, raw), |core, tag, (reply, raw)| {
+        settle_hot_for(core, now, id, tag, reply, raw)
+    })
+}
+
+/// The value, or that there is none, or why there is no answer, for one of those who asked: shows it,
+/// keeps it for its turn, or asks the home.
+fn settle_hot_for(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: BackendId,
+    tag: Tag,
+    reply: &Reply<'_>,
+    raw: &[u8],
+) -> Result<(), Unfit> {
+    let era = core.plain_era();
+    let backend = core.backends.get_mut(id).ok_or(Unfit)?;
+    let (question, _) = backend.awaited().ok_or(Unfit)?;
+    let key = key_of_get(question).ok_or(Unfit)?;
+    let (name, key) = if tag.is_replica {
+        key.split_at_checked(NAME_PREFIX_LEN).ok_or(Unfit)?
+    } else {
+        (&b""[..], key)
+    };
+    let Some(client) = core.clients.get_mut(tag.client) else {
+        return Ok(());
+    };
+    let slot = client.slot(tag.slot).ok_or(Unfit)?;
+    let (shown_as, rename) = (slot.show, core.routing.renames.get(slot.rename));
+    let route = slot.route;
+    let (_, ticket) = slot.ticket.take().ok_or(Unfit)?;
+    let pool = core.pools.get_mut(tag.pool).ok_or(Unfit)?;
+    let Pool { hot, leases, .. } = pool;
+    let mut hot = hot.as_deref_mut();
+    let own_cas = match reply {
+        Reply::Value(value) => value.cas,
+        _ => None,
+    };
+    let (answer, cas) = match (hot.as_deref_mut(), reply) {
+        (_, reply) if show::is_error(reply) => (Answer::Failed, None),
+        (Some(hot), _) if tag.is_replica => {
+            let is_found = matches!(reply, Reply::Value(_));
+            hot.answer_of_copy(&ticket, name, is_found, wants_of(shown_as))
+        }
+        (Some(hot), reply) => {
+            let is_current = leases.is_of(era, &ticket);
+            let answer = hot.answer_of_home(is_current, &ticket, key, found(reply));
+            (answer, own_cas)
+        }
+        // Not looked for any more, so that an era has begun, by which the answer does not count.
+        (None, _) if tag.is_replica => (Answer::Failed, None),
+        (None, _) => (Answer::Hit(Version(0)), own_cas),
+    };
+    let has_fill = hot.is_some_and(|hot| hot.has_fill(now, tag.hash));
+    let fill = (has_fill && !tag.is_replica).then(|| key.to_vec());
+    core.counts.stats.proxy_replica_hits +=
+        u64::from(tag.is_replica && matches!(answer, Answer::Hit(_)));
+    client.saw_answer(raw.len());
+    let is_front = client.is_front(tag.slot);
+    let mut may_show = is_front && !show::is_error(reply);
+    let mut ticket = Some(ticket);
+    if may_show
+        && let Some(released) = ticket.take()
+        && let Verdict::AskHome(again) = leases.release(now, era, released, answer)
+    {
+        may_show = false;
+        ticket = Some(again);
+    }
+    let shown = Shown {
+        shown_as,
+        rename,
+        key,
+        cas,
+    };
+    if may_show {
+        let out = client.out();
+        let before = out.len();
+        let tally = shown.compose(out, question, reply, raw)?;
+        let bytes = out.len() - before;
+        core.counts.shown(route, tally, bytes);
+        client.pop();
+        client.end_key(shown_as);
+        core.clients.write(&mut core.outbox, tag.client);
+        if let (Some(key), Reply::Value(value)) = (fill, reply) {
+            fill_copies(core, now, tag.pool, &key, value.flags, value.data);
+        }
+        return Ok(());
+    }
+    let asks_home = is_front && !show::is_error(reply);
+    // What a copy says that does not count is shown to nobody.
+    let is_void = asks_home || tag.is_replica && answer == Answer::Failed;
+    let mut bytes = core.spare.take();
+    let tally = match is_void {
+        true => Tally::Nothing,
+        false => shown.compose(&mut bytes, question, reply, raw)?,
+    };
+    let question = Question {
+        tag,
+        bytes: question.to_vec(),
+        progress: Progress::Nothing,
+    };
+    if let Some(slot) = client.slot(tag.slot) {
+        slot.ticket = ticket.map(|ticket| (tag.pool, ticket));
+    }
+    if asks_home {
+        core.spare.keep(bytes);
+        ask_home(core, now, question, answer);
+    } else {
+        let answered = Answered {
+            bytes,
+            is_error: show::is_error(reply),
+            tally,
+        };
+        let held = HeldRead {
+            answered,
+            answer,
+            question,
+        };
+        client.set_state(tag.slot, State::Read(Box::new(held)));
+    }
+    if let (Some(key), Reply::Value(value)) = (fill, reply) {
+        fill_copies(core, now, tag.pool, &key, value.flags, value.data);
+    }
+    Ok(())
+}
+
+/// What the application gets to see of a key.
+struct Shown<'a> {
+    shown_as: Show,
+    rename: Option<&'a Rename>,
+    /// The servers' name of the key, whatever the copy is called.
+    key: &'a [u8],
+    /// The home's CAS unique.
+    cas: Option<Version>,
+}
+
+impl Shown<'_> {
+    fn compose(
+        &self,
+        out: &mut Vec<u8>,
+        question: &[u8],
+        reply: &Reply<'_>,
+        raw: &[u8],
+    ) -> Result<Tally, Unfit> {
+        let Shown {
+            shown_as,
+            rename,
+            key,
+            cas,
+        } = *self;
+        match (reply, shown_as) {
+            (Reply::Value(value), Show::Value { with_cas, .. }) => {
+                let cas = match with_cas {
+                    true => Some(cas.ok_or(Unfit)?),
+                    false => None,
+                };
+                let mut renamed = Vec::new();
+                let key = match rename {
+                    None => key,
+                    Some(rename) => {
+                        rename.to_outside(key, &mut renamed);
+                        &renamed
+                    }
+                };
+                answer::value(out, key, value.flags, value.data, cas);
+                Ok(Tally::GetHit)
+            }
+            (Reply::Value(value), _) => {
+                let reply = Reply::Value(Value { key, cas, ..*value });
+                show::compose(out, shown_as, rename, question, &reply, raw)
+            }
+            (Reply::End, Show::Binary(echo)) => {
+                show::binary::miss(out, echo, rename, question);
+                Ok(Tally::GetMiss)
+            }
+            (Reply::End, _) => Ok(Tally::GetMiss),
+            _ => {
+                out.extend_from_slice(&show::refusal(shown_as, raw.to_vec()));
+                Ok(Tally::Refused)
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The answer to a quiet command and the `mn` behind it.
+
+use crate::answer::done::done;
+use crate::answer::moved::take_moved;
+use crate::client::{Answered, State};
+use crate::ids::BackendId;
+use crate::pipe::backend::Peer;
+use crate::pipe::in_flight::Progress;
+use crate::show;
+use crate::show::Unfit;
+use crate::show::kinds::{Show, Verb};
+use crate::stats::counters::Tally;
+use crate::worker::ProxyCore;
+use evenkeel_protocol::Reply;
+use evenkeel_types::Instant;
+
+/// A part of the answer to a quiet command and the `mn` behind it.
+pub(crate) fn take_quiet(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: BackendId,
+    reply: &Reply<'_>,
+    raw: &[u8],
+) -> Result<(), Unfit> {
+    let backend = core.backends.get_mut(id).ok_or(Unfit)?;
+    let is_aware = backend.peer != Peer::Memcached;
+    let (question, request) = backend.awaited().ok_or(Unfit)?;
+    let tag = request.tag;
+    let client = core.clients.get_mut(tag.client);
+    match (&request.progress, reply) {
+        (Progress::Nothing, Reply::MetaNoop) => {
+            if let Some(client) = client
+                && let Some(slot) = client.slot(tag.slot)
+            {
+                let tally = hidden_tally(slot.show);
+                request.saw(raw.len(), tally);
+                let answered = Answered {
+                    tally,
+                    ..Answered::miss()
+                };
+                client.set_state(tag.slot, State::Done(answered));
+            }
+            core.pools.write_ended(&tag);
+            done(core, id);
+        }
+        (Progress::Nothing, Reply::Moved(moved)) if is_aware => {
+            request.progress = Progress::Moved(*moved);
+        }
+        (Progress::Nothing, reply) => {
+            if let Some(client) = client
+                && let Some(slot) = client.slot(tag.slot)
+            {
+                let mut bytes = core.spare.take();
+                let rename = core.routing.renames.get(slot.rename);
+                let tally = show::compose(&mut bytes, slot.show, rename, question, reply, raw)?;
+                request.saw(raw.len(), tally);
+                let answered = Answered {
+                    bytes,
+                    is_error: false,
+                    tally,
+                };
+                client.set_state(tag.slot, State::Done(answered));
+            }
+            request.progress = Progress::Answered;
+        }
+        // What does not know `mn` says so; that is an end, too.
+        (Progress::Answered, Reply::MetaNoop | Reply::Error) => {
+            request.saw(raw.len(), request.outcome);
+            core.pools.write_ended(&tag);
+            done(core, id);
+        }
+        (Progress::Moved(moved), Reply::MetaNoop) => {
+            let moved = *moved;
+            take_moved(core, now, id, moved);
+        }
+        _ => return Err(Unfit),
+    }
+    Ok(())
+}
+
+/// What a quiet command has done when its answer is hidden.
+fn hidden_tally(shown_as: Show) -> Tally {
+    match shown_as {
+        Show::Meta {
+            verb: Verb::Delete, ..
+        } => Tally::DeleteHit,
+        Show::Meta {
+            verb: Verb::Arithmetic { up: true },
+            ..
+        } => Tally::IncrHit,
+        Show::Meta {
+            verb: Verb::Arithmetic { up: false },
+            ..
+        } => Tally::DecrHit,
+        Show::Meta {
+            verb: Verb::Set, ..
+        } => Tally::Stored,
+        _ => Tally::Nothing,
+    }
+}

@@ -1,0 +1,236 @@
+//! The one answer to a request, for each of those who asked it.
+//!
+//! What it tells of a hot key is noted as it arrives: a lease, and the value to be kept. Whether a read may be
+//! shown it is decided when its turn comes (see [`ClientLeases::release`]); until then the answer is kept together with its
+//! question, which may have to be asked again.
+//!
+//! [`ClientLeases::release`]: evenkeel_hotkeys::client::ClientLeases::release
+
+use crate::answer::askers::for_each_asker;
+use crate::answer::copies::filled;
+use crate::answer::done::done;
+use crate::answer::front::show_front;
+use crate::answer::mg::answer_of_mg;
+use crate::client::{Answered, HeldRead, State};
+use crate::ids::{BackendId, FILLER, NOBODY};
+use crate::pipe::backend::Peer;
+use crate::pipe::in_flight::{Progress, Question, Tag};
+use crate::pool::lease_era;
+use crate::show::Unfit;
+use crate::stats::counters::Tally;
+use crate::under_way::again::ask_home;
+use crate::under_way::park::hurry_parked;
+use crate::worker::ProxyCore;
+use crate::{kept, show};
+use core::time::Duration;
+use evenkeel_hotkeys::client::{Answer, Grant, Verdict};
+use evenkeel_protocol::{MetaStatus, Reply};
+use evenkeel_types::Instant;
+
+/// A server has answered what nobody but the proxy asked for.
+fn caught_up(core: &mut ProxyCore, reply: &Reply<'_>) -> Result<(), Unfit> {
+    match reply {
+        Reply::Deleted | Reply::NotFound | Reply::Ok => Ok(()),
+        Reply::Meta(meta) if matches!(meta.status, MetaStatus::Done | MetaStatus::NotFound) => {
+            Ok(())
+        }
+        reply if show::is_error(reply) => {
+            core.counts.stats.proxy_catch_ups_refused += 1;
+            Ok(())
+        }
+        _ => Err(Unfit),
+    }
+}
+
+/// The one answer to a request has arrived, for whoever asked it and for those who joined.
+pub(crate) fn settle(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: BackendId,
+    reply: &Reply<'_>,
+    raw: &[u8],
+) -> Result<(), Unfit> {
+    for_each_asker(core, now, id, (reply, raw), |core, tag, (reply, raw)| {
+        settle_for(core, now, id, tag, reply, raw)
+    })?;
+    done(core, id);
+    Ok(())
+}
+
+/// The answer to the awaited request, for one of those who asked it: shows it, keeps it for its turn, or asks again.
+fn settle_for(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: BackendId,
+    tag: Tag,
+    reply: &Reply<'_>,
+    raw: &[u8],
+) -> Result<(), Unfit> {
+    let backend = core.backends.get_mut(id).ok_or(Unfit)?;
+    let told_lease = backend.lease;
+    let is_aware = backend.peer != Peer::Memcached;
+    // With an open window that is when it was asked, or nearly. What plain servers tell is compared with when writes were asked
+    // here, so that a read of theirs counts from when it was asked itself.
+    let written = match backend.window.is_open() || !is_aware {
+        true => None,
+        false => backend.written(),
+    };
+    let (question, request) = backend.awaited().ok_or(Unfit)?;
+    let Some(client) = core.clients.get_mut(tag.client) else {
+        // Nobody is left to tell.
+        core.pools.write_ended(&tag);
+        match tag.client {
+            NOBODY => caught_up(core, reply)?,
+            FILLER => filled(core, now, &tag, reply)?,
+            _ => {}
+        }
+        return Ok(());
+    };
+    let Some(slot) = client.slot(tag.slot) else {
+        core.pools.write_ended(&tag);
+        return Ok(());
+    };
+    let (shown_as, rename) = (slot.show, core.routing.renames.get(slot.rename));
+    let mut ticket = slot.ticket.take().map(|(_, ticket)| ticket);
+    if let (Some(ticket), Some(written)) = (&mut ticket, written) {
+        ticket.written(written);
+    }
+    let mut pool = core.pools.get_mut(tag.pool);
+    let era = lease_era(pool.as_deref(), core.era);
+    let mut said = Vec::new();
+    let (answer, of_home) = match &ticket {
+        Some(ticket) if !is_aware => {
+            let question = (question, tag.is_replica);
+            answer_of_mg(pool.as_deref_mut(), era, ticket, question, reply, &mut said)
+        }
+        _ => (answer_of(reply), None),
+    };
+    let reply = of_home.as_ref().unwrap_or(reply);
+    if !is_aware {
+        let is_hit = tag.is_replica && matches!(answer, Answer::Hit(_));
+        core.counts.stats.proxy_replica_hits += u64::from(is_hit);
+    }
+    if let (Some(ticket), Reply::Meta(meta), true) = (&ticket, reply, is_aware) {
+        core.counts.stats.proxy_replica_hits +=
+            u64::from(tag.is_replica && matches!(answer, Answer::Hit(_)));
+        if let (Some(gamma), Some(pool)) = (meta.gamma(), pool.as_deref_mut()) {
+            let lease = pool.promised_lease().unwrap_or(told_lease);
+            let left = meta.lease_left_ms().map(Duration::from_millis);
+            let grant = Grant {
+                gamma,
+                lease,
+                left: left.unwrap_or(lease),
+            };
+            let began = pool.leases.grant(now, era, ticket, answer, grant);
+            core.counts.stats.proxy_leases += u64::from(began);
+            core.counts.stats.proxy_leases_dropped += pool.leases.take_dropped();
+        }
+        if let Some(pool) = pool.as_deref_mut() {
+            let len = kept::len(meta.value.unwrap_or_default());
+            let value = || kept::of_answer(meta);
+            pool.leases.keep(era, ticket, answer, len, value);
+        }
+    }
+    if let (Some(write), Some(pool)) = (tag.write, pool.as_deref_mut()) {
+        match version_since(reply).filter(|_| write.tells()) {
+            Some(answer) => {
+                let (key, len) = ((tag.hash, write), question.len());
+                let value = || kept::of_store(question);
+                pool.leases.write_answered(era, key, answer, len, value);
+            }
+            None => pool.leases.write_ended(tag.hash, write),
+        }
+    }
+    client.saw_answer(raw.len());
+    let asked = || Question {
+        tag,
+        bytes: question.to_vec(),
+        progress: Progress::Nothing,
+    };
+    if client.is_front(tag.slot) {
+        let verdict = match (ticket, pool) {
+            (Some(ticket), Some(pool)) => pool.leases.release(now, era, ticket, answer),
+            _ => Verdict::Show,
+        };
+        match verdict {
+            Verdict::Show => {}
+            Verdict::ShowKept(of, value) => {
+                core.counts.stats.proxy_reads_kept += 1;
+                let kept = (of, value.as_deref());
+                let answered = kept::answered((shown_as, rename), question, kept);
+                request.saw(raw.len(), answered.tally);
+                client.set_state(tag.slot, State::Done(answered));
+                return Ok(());
+            }
+            Verdict::AskHome(ticket) => {
+                if let Some(slot) = client.slot(tag.slot) {
+                    slot.ticket = Some((tag.pool, ticket));
+                }
+                let question = asked();
+                ask_home(core, now, question, answer);
+                return Ok(());
+            }
+        }
+        let tally = show_front(
+            client,
+            &mut core.counts,
+            (shown_as, rename),
+            question,
+            reply,
+            raw,
+        )?;
+        request.saw(raw.len(), tally);
+        core.clients.write(&mut core.outbox, tag.client);
+        if core.clients.has_parked(tag.client) {
+            hurry_parked(core, now, tag.client);
+        }
+        return Ok(());
+    }
+    let mut bytes = core.spare.take();
+    let tally = show::compose(&mut bytes, shown_as, rename, question, reply, raw);
+    request.saw(raw.len(), tally.unwrap_or(Tally::Nothing));
+    let answered = Answered {
+        bytes,
+        is_error: show::is_error(reply),
+        tally: tally?,
+    };
+    let state = match ticket {
+        None => State::Done(answered),
+        Some(ticket) => {
+            if let Some(slot) = client.slot(tag.slot) {
+                slot.ticket = Some((tag.pool, ticket));
+            }
+            State::Read(Box::new(HeldRead {
+                answered,
+                answer,
+                question: asked(),
+            }))
+        }
+    };
+    client.set_state(tag.slot, state);
+    Ok(())
+}
+
+/// What an answer says about the version that a key has since a write.
+fn version_since(reply: &Reply<'_>) -> Option<Answer> {
+    if let Reply::Meta(meta) = reply
+        && let Some(version) = meta.newest_version()
+    {
+        return Some(Answer::Miss(Some(version)));
+    }
+    let version = show::version(reply).filter(|_| is_done(reply));
+    version.map(Answer::Hit)
+}
+
+/// What an answer says about the version that a read saw.
+fn answer_of(reply: &Reply<'_>) -> Answer {
+    match reply {
+        Reply::Meta(meta) if meta.status == MetaStatus::Miss => Answer::Miss(meta.newest_version()),
+        reply => show::version(reply).map_or(Answer::Failed, Answer::Hit),
+    }
+}
+
+/// Whether a meta command was carried out.
+fn is_done(reply: &Reply<'_>) -> bool {
+    matches!(reply, Reply::Meta(meta) if meta.status == MetaStatus::Done)
+}

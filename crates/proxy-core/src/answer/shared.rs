@@ -1,0 +1,116 @@
+//! Identical gets that wait to be sent become one.
+//!
+//! Under load a turn of the worker brings many gets of a hot key from many connections. The first is put
+//! into the queue of the key's server; while it has not been written, the others join it and are answered
+//! with its answer. A get never joins one that was sent, nor one behind which something is queued that cannot be joined, a write or
+//! a read in other words: the server carries the one out after the other was asked, as it would have carried out the other itself,
+//! and no client has seen anything newer that it asked before. So nobody
+//! reads anything older than without this. That costs the sharing among gets of different turns, and needs
+//! no word about keys between workers and proxies when something is written.
+//!
+//! In pools of plain servers the gets of one key take part that go the quick way (see `request/quick.rs`) or are of a replicated key (`pool/hot.rs`),
+//! and whatever else is asked ends the joining of what is before it. Workers of a cluster are asked by `request/question.rs`: there it does so
+//! for its own key alone. Each of those who share the answer to a replicated key's read judges it by his own ticket.
+
+use crate::answer::done::done;
+use crate::client::{Answered, State};
+use crate::composed::key_of_get;
+use crate::ids::{BackendId, ClientId};
+use crate::limits::STREAM_MIN;
+use crate::pipe::in_flight::{Ask, Progress};
+use crate::show;
+use crate::show::Unfit;
+use crate::stats::counters::Tally;
+use crate::under_way::release::release;
+use crate::worker::ProxyCore;
+use core::mem;
+use evenkeel_protocol::{Reply, text};
+use evenkeel_types::Instant;
+
+/// What those are answered for whom there is no memory: [`text::OUT_OF_MEMORY_WRITING`].
+pub(crate) const NO_MEMORY: Reply<'static> =
+    Reply::ServerError(b"out of memory writing get response");
+
+/// A line of the answer to a get that was asked for several.
+pub(crate) fn shared_values(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: BackendId,
+    reply: &Reply<'_>,
+    raw: &[u8],
+) -> Result<(), Unfit> {
+    let backend = core.backends.get_mut(id).ok_or(Unfit)?;
+    let (question, request) = backend.awaited().ok_or(Unfit)?;
+    debug_assert_eq!(request.tag.ask, Ask::Values);
+    let is_value = match reply {
+        Reply::Value(value) => {
+            if key_of_get(question) != Some(value.key) {
+                return Err(Unfit);
+            }
+            true
+        }
+        Reply::End => false,
+        reply if show::is_error(reply) => false,
+        _ => return Err(Unfit),
+    };
+    let tag = request.tag;
+    let Progress::Shared(others) = mem::replace(&mut request.progress, Progress::Answered) else {
+        return Err(Unfit);
+    };
+    let outcome = match reply {
+        Reply::Value(_) => Tally::GetHit,
+        Reply::End => Tally::GetMiss,
+        _ => Tally::Refused,
+    };
+    request.saw(raw.len(), outcome);
+    if !is_value {
+        done(core, id);
+    }
+    share(core, tag.client, tag.slot, reply, raw);
+    release(core, now, tag.client);
+    for (client, slot) in *others {
+        match has_room_for_copy(core, raw.len()) {
+            true => share(core, client, slot, reply, raw),
+            false => share(core, client, slot, &NO_MEMORY, text::OUT_OF_MEMORY_WRITING),
+        }
+        release(core, now, client);
+    }
+    Ok(())
+}
+
+/// Whether there is memory for another copy of an answer. One answer, asked for once, can become thousands of
+/// copies before the driver has a chance to look; each of those who get none is told so.
+pub(crate) fn has_room_for_copy(core: &mut ProxyCore, len: usize) -> bool {
+    if len < STREAM_MIN {
+        return true;
+    }
+    // An output that grows takes twice as much.
+    let has_room = 2 * len <= core.room;
+    if has_room {
+        core.room -= 2 * len;
+    } else {
+        core.counts.stats.proxy_copies_refused += 1;
+    }
+    has_room
+}
+
+fn share(core: &mut ProxyCore, id: ClientId, slot: u64, reply: &Reply<'_>, raw: &[u8]) {
+    let Some(client) = core.clients.get_mut(id) else {
+        return;
+    };
+    let answered = match reply {
+        Reply::Value(_) => {
+            client.saw_answer(raw.len());
+            let mut bytes = core.spare.take();
+            bytes.extend_from_slice(raw);
+            Answered {
+                bytes,
+                is_error: false,
+                tally: Tally::GetHit,
+            }
+        }
+        Reply::End => Answered::miss(),
+        _ => Answered::refused(raw.to_vec()),
+    };
+    client.set_state(slot, State::Done(answered));
+}

@@ -1,0 +1,100 @@
+//! Large values pass through: what has arrived of one goes on to the application at once, and is not kept
+//! until the rest is there.
+//!
+//! That is for a value whose turn has come, from a server of a plain pool. Others wait in the input of their
+//! connection until they are whole. A value that has begun cannot be taken back: if its server is lost in
+//! the middle of it, so is the connection of the application. Storage commands do not pass through; a slow
+//! sender would hold up everybody else's requests on the connection to the server.
+
+use crate::composed::key_of_get;
+use crate::ids::BackendId;
+use crate::limits::STREAM_MIN;
+use crate::pipe::in_flight::{Ask, Progress};
+use crate::pipe::streaming::Streaming;
+use crate::routes::RenameId;
+use crate::show::Unfit;
+use crate::show::kinds::Show;
+use crate::stats::counters::Tally;
+use crate::under_way::release::release;
+use crate::worker::ProxyCore;
+use evenkeel_protocol::{Limits, scan_value_head, text};
+use evenkeel_types::Instant;
+
+/// Passes a value on that `input` begins with and that is not whole, if it can be. Returns how many
+/// bytes are done with.
+pub(crate) fn begin_stream(
+    core: &mut ProxyCore,
+    id: BackendId,
+    input: &[u8],
+    limits: &Limits,
+) -> Option<usize> {
+    let backend = core.backends.get_mut(id)?;
+    let (question, request) = backend.awaited()?;
+    let tag = request.tag;
+    // What is said of a hot key is held against its home first, and a copy goes by another name.
+    if tag.ask != Ask::Values {
+        return None;
+    }
+    let (slot, key) = match &request.progress {
+        Progress::Nothing => (tag.slot, key_of_get(question)?),
+        Progress::Group(group) => {
+            let (slot, place) = group.next()?;
+            (slot, &question[place])
+        }
+        _ => return None,
+    };
+    let (head, data) = scan_value_head(input, key, limits)?;
+    let client = core.clients.get_mut(tag.client)?;
+    let is_front = client.is_front(slot);
+    let place = client
+        .slot(slot)
+        .filter(|_| is_front && data >= STREAM_MIN)?;
+    if place.rename != RenameId::NONE || !matches!(place.show, Show::Value { .. }) {
+        return None;
+    }
+    match &mut request.progress {
+        Progress::Group(group) => group.advance(),
+        progress => *progress = Progress::Answered,
+    }
+    request.saw(head + data + text::CRLF.len(), Tally::GetHit);
+    client.out().extend_from_slice(&input[..head]);
+    backend.streaming = Some(Streaming::new(tag.client, slot, head, data));
+    Some(head)
+}
+
+/// Passes more of a value on. Returns how many bytes are done with.
+pub(crate) fn go_on_with_stream(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: BackendId,
+    input: &[u8],
+) -> Result<usize, Unfit> {
+    let Some(backend) = core.backends.get_mut(id) else {
+        return Err(Unfit);
+    };
+    let Some(stream) = &mut backend.streaming else {
+        return Ok(0);
+    };
+    let count = stream.advance(input).ok_or(Unfit)?;
+    let stream = *stream;
+    if stream.is_whole() {
+        backend.streaming = None;
+    }
+    let Some(client) = core.clients.get_mut(stream.client) else {
+        return Ok(count);
+    };
+    client.out().extend_from_slice(&input[..count]);
+    if !stream.is_whole() {
+        core.clients.write(&mut core.outbox, stream.client);
+        return Ok(count);
+    }
+    client.saw_answer(stream.len);
+    if let Some(slot) = client.slot(stream.slot) {
+        let (shown_as, route) = (slot.show, slot.route);
+        core.counts.shown(route, Tally::GetHit, stream.len);
+        client.pop_shown();
+        client.end_key(shown_as);
+    }
+    release(core, now, stream.client);
+    Ok(count)
+}

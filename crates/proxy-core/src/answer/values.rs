@@ -1,0 +1,161 @@
+//! The answer to a multi-get, line by line.
+
+use crate::answer::done::done;
+use crate::answer::front::show_front;
+use crate::client::{Answered, Client, State};
+use crate::composed::without_newline;
+use crate::ids::BackendId;
+use crate::pipe::in_flight::Progress;
+use crate::routes::Renames;
+use crate::show;
+use crate::show::Unfit;
+use crate::show::kinds::Show;
+use crate::stats::counters::Tally;
+use crate::worker::ProxyCore;
+use evenkeel_protocol::{Reply, Value};
+
+/// A line of the answer to a multi-get.
+pub(crate) fn take_values(
+    core: &mut ProxyCore,
+    id: BackendId,
+    reply: &Reply<'_>,
+    raw: &[u8],
+) -> Result<(), Unfit> {
+    match reply {
+        Reply::Value(value) => one_value(core, id, value, raw),
+        Reply::End => {
+            rest_of_values(core, id, raw, false);
+            Ok(())
+        }
+        reply if show::is_error(reply) => {
+            rest_of_values(core, id, raw, true);
+            Ok(())
+        }
+        _ => Err(Unfit),
+    }
+}
+
+/// A value: the keys asked for before it, and not answered, are misses.
+fn one_value(
+    core: &mut ProxyCore,
+    id: BackendId,
+    value: &Value<'_>,
+    raw: &[u8],
+) -> Result<(), Unfit> {
+    let backend = core.backends.get_mut(id).ok_or(Unfit)?;
+    let (question, request) = backend.awaited().ok_or(Unfit)?;
+    let line = without_newline(question);
+    let mut client = core.clients.get_mut(request.tag.client);
+    let slot = match &mut request.progress {
+        Progress::Nothing => {
+            // One key was asked for, behind one space.
+            let before = line.strip_suffix(value.key).ok_or(Unfit)?;
+            if !before.ends_with(b" ") {
+                return Err(Unfit);
+            }
+            request.progress = Progress::Answered;
+            request.tag.slot
+        }
+        Progress::Group(group) => loop {
+            let (slot, key) = group.next().ok_or(Unfit)?;
+            group.advance();
+            if line[key] == *value.key {
+                break slot;
+            }
+            group.missed += 1;
+            if let Some(client) = &mut client {
+                let answered = missed(client, &core.routing.renames, slot, b"");
+                client.set_state(slot, State::Done(answered));
+            }
+        },
+        Progress::Answered | Progress::Moved(_) | Progress::Shared(_) => return Err(Unfit),
+    };
+    request.saw(raw.len(), Tally::GetHit);
+    let Some(client) = client else { return Ok(()) };
+    client.saw_answer(raw.len());
+    if client.is_front(slot) {
+        let slot = client.slot(slot).ok_or(Unfit)?;
+        let shown_as = (slot.show, core.routing.renames.get(slot.rename));
+        show_front(
+            client,
+            &mut core.counts,
+            shown_as,
+            b"",
+            &Reply::Value(*value),
+            raw,
+        )?;
+        let id = request.tag.client;
+        core.clients.write(&mut core.outbox, id);
+    } else {
+        let mut bytes = core.spare.take();
+        let slot_of_key = client.slot(slot).ok_or(Unfit)?;
+        let rename = core.routing.renames.get(slot_of_key.rename);
+        match slot_of_key.show {
+            Show::Binary(_) => {
+                let reply = Reply::Value(*value);
+                show::compose(&mut bytes, slot_of_key.show, rename, b"", &reply, raw)?;
+            }
+            _ => show::value_as_sent(&mut bytes, rename, value, raw),
+        }
+        let answered = Answered {
+            bytes,
+            is_error: false,
+            tally: Tally::GetHit,
+        };
+        client.set_state(slot, State::Done(answered));
+    }
+    Ok(())
+}
+
+/// The end of the answer to a multi-get: the keys that are left are misses, or have failed.
+fn rest_of_values(core: &mut ProxyCore, id: BackendId, raw: &[u8], is_error: bool) {
+    let error = is_error.then_some(raw);
+    let Some(backend) = core.backends.get_mut(id) else {
+        return;
+    };
+    let Some((question, request)) = backend.awaited() else {
+        return;
+    };
+    if let Some(client) = core.clients.get_mut(request.tag.client) {
+        let mut settle = |slot| {
+            client.saw_answer(0);
+            let answered = match error {
+                None => missed(client, &core.routing.renames, slot, question),
+                Some(line) => {
+                    let show = client.slot(slot).map_or(Show::Nothing, |slot| slot.show);
+                    Answered::refused(show::refusal(show, line.to_vec()))
+                }
+            };
+            client.set_state(slot, State::Done(answered));
+        };
+        match &request.progress {
+            Progress::Nothing => settle(request.tag.slot),
+            Progress::Group(group) => group.slots_left().for_each(settle),
+            Progress::Answered | Progress::Moved(_) | Progress::Shared(_) => {}
+        }
+    }
+    let outcome = match (&request.progress, is_error) {
+        (_, true) => Tally::Refused,
+        (Progress::Answered, false) => Tally::GetHit,
+        (_, false) => Tally::GetMiss,
+    };
+    request.saw(raw.len(), outcome);
+    done(core, id);
+}
+
+/// What a key is answered that a server does not have.
+#[inline]
+fn missed(client: &mut Client, renames: &Renames, slot: u64, question: &[u8]) -> Answered {
+    let mut answered = Answered::miss();
+    if let Some(slot) = client.slot(slot)
+        && let Show::Binary(echo) = slot.show
+    {
+        show::binary::miss(
+            &mut answered.bytes,
+            echo,
+            renames.get(slot.rename),
+            question,
+        );
+    }
+    answered
+}

@@ -1,0 +1,52 @@
+//! Reading requests that the proxy has composed itself.
+
+use evenkeel_protocol::{LINE_LEN_MAX, Limits, Request, RequestOutcome, parse_request, text};
+
+/// A request that the proxy has composed.
+pub(crate) fn parse_own(bytes: &[u8]) -> Option<Request<'_>> {
+    let limits = Limits {
+        // Whatever fits the request, and what an item has besides.
+        item_size_max: bytes.len() + LINE_LEN_MAX,
+        ..Limits::default()
+    };
+    match parse_request(bytes, &limits) {
+        RequestOutcome::Request { request, .. } => Some(request),
+        _ => None,
+    }
+}
+
+/// A line without its newline.
+pub(crate) fn without_newline(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// The key of a `get` or `gets` of one, as such a line is composed here.
+#[inline]
+pub(crate) fn key_of_get(line: &[u8]) -> Option<&[u8]> {
+    let line = line.strip_suffix(text::CRLF)?;
+    line.strip_prefix(b"get ")
+        .or_else(|| line.strip_prefix(b"gets "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_protocol::next_word;
+
+    #[test]
+    fn keys_are_what_stands_between_spaces() {
+        let line = b"  a\tb  c ";
+        let mut keys = Vec::new();
+        let mut at = 0;
+        while let Some(key) = next_word(line, at) {
+            at = key.end;
+            keys.push(&line[key]);
+        }
+        assert_eq!(keys, [b"a\tb".as_slice(), b"c"]);
+        assert_eq!(next_word(b"", 0), None);
+        assert_eq!(next_word(b"ab", 2), None);
+        assert_eq!(without_newline(b"a\r\n"), b"a");
+        assert_eq!(without_newline(b"a\n"), b"a");
+    }
+}

@@ -1,0 +1,121 @@
+//! Why a request is answered by the proxy itself, with an error: the words, and what they mean.
+
+use core::fmt;
+use evenkeel_protocol::{Quarantined, compose};
+use evenkeel_types::CacheletId;
+
+/// Why a request has no answer of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// There is no map yet.
+    NoMap,
+    /// The map names no server for the key.
+    NoOwner,
+    /// Nobody is to own the key's cachelet before an operator says so.
+    Quarantined(CacheletId),
+    /// The server is down; it was not asked.
+    Unavailable(String),
+    /// Too much is queued for the server; it was not asked.
+    Busy(String),
+    /// The connection was lost before the answer.
+    Lost(String),
+    /// The answer did not come in time.
+    Late(String),
+    /// The server's answers make no sense.
+    Confused(String),
+    /// The key found no owner in time.
+    Moving,
+    /// What was asked before it on the same connection was not answered in time; it was not asked.
+    BehindReads,
+    /// Too many requests are parked.
+    TooManyParked,
+    /// It waited too long for a server that cannot keep up; it was not asked.
+    Overloaded,
+}
+
+impl Failure {
+    /// Whether a get may be answered as a miss. Not where we are at our own limits: that would turn
+    /// a burst of requests into a burst of requests to the database behind the cache. Nor where it will stay one for as long
+    /// as it takes somebody to look.
+    pub(crate) fn is_absence(&self) -> bool {
+        !matches!(
+            self,
+            Failure::Busy(_)
+                | Failure::TooManyParked
+                | Failure::Overloaded
+                | Failure::Quarantined(_)
+        )
+    }
+
+    /// Whether a server was asked, and did not answer as it should.
+    pub fn was_asked(&self) -> bool {
+        matches!(
+            self,
+            Failure::Lost(_) | Failure::Late(_) | Failure::Confused(_)
+        )
+    }
+
+    /// The server that did not answer.
+    pub fn server(&self) -> Option<&str> {
+        match self {
+            Failure::Unavailable(name)
+            | Failure::Busy(name)
+            | Failure::Lost(name)
+            | Failure::Late(name)
+            | Failure::Confused(name) => Some(name),
+            Failure::NoMap
+            | Failure::NoOwner
+            | Failure::Quarantined(_)
+            | Failure::Moving
+            | Failure::BehindReads
+            | Failure::TooManyParked
+            | Failure::Overloaded => None,
+        }
+    }
+
+    pub fn line(&self) -> Vec<u8> {
+        server_error(format_args!("{self}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::NoMap => f.write_str("no map of the cluster yet"),
+            Failure::NoOwner => f.write_str("no server owns this key"),
+            Failure::Quarantined(cachelet) => Quarantined(*cachelet).fmt(f),
+            Failure::Unavailable(name) => write!(f, "backend {name} unavailable"),
+            Failure::Busy(name) => write!(f, "backend {name} has too many requests queued"),
+            Failure::Lost(name) => write!(f, "backend {name} lost, outcome unknown"),
+            Failure::Late(name) => write!(f, "backend {name} timed out, outcome unknown"),
+            Failure::Confused(name) => write!(f, "backend {name} answered nonsense"),
+            Failure::Moving => f.write_str("key is moving to another server"),
+            Failure::BehindReads => f.write_str("requests before it were not answered in time"),
+            Failure::TooManyParked => f.write_str("too many requests wait for moves and reads"),
+            Failure::Overloaded => f.write_str("overloaded"),
+        }
+    }
+}
+
+/// What a request is answered whose route denies it.
+pub(crate) const DENIED: &[u8] =
+    b"CLIENT_ERROR denied: no route of the proxy takes this command for this key\r\n";
+
+/// What a request that changes something is answered where it may not.
+pub(crate) const READ_ONLY: &[u8] =
+    b"CLIENT_ERROR read-only: the proxy's route for this key takes no writes\r\n";
+
+/// What is said instead of asking a server for what it has no words for.
+pub(crate) const NO_META: &[u8] =
+    b"SERVER_ERROR the key's server knows no meta commands, which this needs\r\n";
+
+/// What a compare-and-swap is answered while its key's server is out of use and others stand in.
+pub(crate) const NO_CAS_ELSEWHERE: &[u8] =
+    b"SERVER_ERROR the key's server is out of use, and another cannot compare its unique\r\n";
+
+/// `SERVER_ERROR` in the proxy's own words.
+fn server_error(words: core::fmt::Arguments<'_>) -> Vec<u8> {
+    let mut line = Vec::new();
+    compose::answer::server_error(&mut line, &words.to_string());
+    line
+}

@@ -1,0 +1,14 @@
+//! The connections to servers: what was asked on each, and how it is.
+
+pub(crate) mod backend;
+pub(crate) mod backends;
+pub(crate) mod backlog;
+pub(crate) mod health;
+pub(crate) mod in_flight;
+pub(crate) mod login;
+pub(crate) mod missed;
+pub(crate) mod paced;
+pub(crate) mod queue;
+pub(crate) mod speech;
+pub(crate) mod streaming;
+pub(crate) mod window;

@@ -1,0 +1,173 @@
+//! The pools of one core.
+
+use crate::config::MapSource;
+use crate::failure::Failure;
+use crate::ids::{BackendId, PoolId};
+use crate::output::{Outbox, Output};
+use crate::pipe::in_flight::Tag;
+use crate::pool::{Pool, Servers};
+use crate::routes::way::Way;
+use crate::slab::Slab;
+use crate::stats::process::PoolStats;
+use evenkeel_hotkeys::ages::Ages;
+use evenkeel_hotkeys::client::ReadTicket;
+use evenkeel_types::{Epoch, Instant, KeyHash};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The pools, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Pools {
+    slab: Slab<Pool>,
+    /// Whether hot keys of a pool of plain servers are looked for.
+    watches: bool,
+}
+
+impl Pools {
+    pub fn insert(&mut self, pool: Pool) -> PoolId {
+        PoolId(self.slab.insert(pool))
+    }
+
+    pub fn remove(&mut self, id: PoolId) -> Option<Pool> {
+        self.slab.remove(id.0)
+    }
+
+    #[inline]
+    pub fn get(&self, id: PoolId) -> Option<&Pool> {
+        self.slab.get(id.0)
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, id: PoolId) -> Option<&mut Pool> {
+        self.slab.get_mut(id.0)
+    }
+
+    /// All of them, with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (PoolId, &Pool)> {
+        self.slab.iter().map(|(key, pool)| (PoolId(key), pool))
+    }
+
+    /// The names of all of them.
+    pub fn ids(&self) -> Vec<PoolId> {
+        self.slab.keys().into_iter().map(PoolId).collect()
+    }
+
+    /// Whether hot keys of a pool of plain servers are looked for.
+    #[inline]
+    pub fn watches(&self) -> bool {
+        self.watches
+    }
+
+    /// Looks whether any pool looks for hot keys.
+    pub fn look_for_hot_keys(&mut self) -> bool {
+        let watches = self.iter().any(|(_, pool)| pool.hot.is_some());
+        self.watches = watches;
+        watches
+    }
+
+    /// Whether reads may go to copies, as long as a lease lasts.
+    #[inline]
+    pub fn hold_leases(&self) -> bool {
+        self.iter().any(|(_, pool)| !pool.leases.is_empty())
+    }
+
+    /// How old leases were when replicas were asked under them.
+    pub fn lease_ages(&self) -> Ages {
+        let mut ages = Ages::default();
+        for (_, pool) in self.iter() {
+            ages.add(pool.leases.lease_ages());
+        }
+        ages
+    }
+
+    /// Epoch of the map of a source that is worked by; 0 without one.
+    pub fn epoch(&self, source: MapSource) -> Epoch {
+        let mut pools = self.iter().map(|(_, pool)| pool);
+        let follower = pools.find(|pool| pool.source() == Some(source) && !pool.leaving);
+        follower.map_or(Epoch(0), Pool::epoch)
+    }
+
+    /// The home of a key in an Evenkeel pool.
+    pub fn home(&self, pool: PoolId, hash: KeyHash) -> Result<BackendId, Failure> {
+        let servers = self.get(pool).map(|pool| &pool.servers);
+        let Some(Servers::Evenkeel(pool)) = servers else {
+            return Err(Failure::NoOwner);
+        };
+        let (_, home) = pool.home(hash).ok_or(Failure::NoMap)?;
+        home.ok_or_else(|| pool.why_homeless(hash))
+    }
+
+    /// A peer knows a newer map.
+    pub fn want_map(&mut self, outbox: &mut Outbox, pool: PoolId, epoch: Epoch) {
+        let pool = self.get_mut(pool).map(|pool| &mut pool.servers);
+        let Some(Servers::Evenkeel(pool)) = pool else {
+            return;
+        };
+        if epoch > pool.epoch() && epoch > pool.wanted {
+            pool.wanted = epoch;
+            let source = pool.source();
+            outbox.push(Output::WantMap { source, epoch });
+        }
+    }
+
+    /// Whether a request that failed so can wait for a newer map, which is there. One for a replica goes to its home instead.
+    pub fn may_wait_for_map(&self, tag: &Tag, failure: &Failure) -> bool {
+        let pool = self.get(tag.pool).map(|pool| &pool.servers);
+        let awaits_map =
+            matches!(pool, Some(Servers::Evenkeel(pool)) if pool.wanted > pool.epoch());
+        awaits_map && !tag.is_replica && matches!(failure, Failure::Unavailable(_))
+    }
+
+    /// Whether the key's home, as far as is known now, is not the one that was asked.
+    pub fn has_other_home(&self, tag: &Tag, asked: Option<BackendId>) -> bool {
+        let home = self.home(tag.pool, tag.hash).ok();
+        !tag.is_replica && home.is_some() && asked.is_some() && home != asked
+    }
+
+    /// A write has come to an end, and nobody knows the version of what it stored.
+    pub fn write_ended(&mut self, tag: &Tag) {
+        if let Some(write) = tag.write
+            && let Some(pool) = self.get_mut(tag.pool)
+        {
+            pool.leases.write_ended(tag.hash, write);
+        }
+    }
+
+    /// The answer to a read, if any comes, is compared with nothing.
+    pub fn abandon(&mut self, now: Instant, pool: PoolId, ticket: ReadTicket) {
+        if let Some(pool) = self.get_mut(pool) {
+            pool.leases.abandon(now, ticket);
+        }
+    }
+
+    /// The pools that allow to be flushed and that some way takes writes to.
+    pub fn to_flush(&self, ways: &[Way]) -> BTreeSet<PoolId> {
+        let written = ways.iter().filter_map(Way::writes_to);
+        let allows = |pool: &PoolId| {
+            let pool = self.get(*pool);
+            pool.is_some_and(|pool| pool.settings.allow_flush)
+        };
+        written.filter(allows).collect()
+    }
+
+    /// The servers that may hold a part of these pools.
+    pub fn holders(&self, pools: &BTreeSet<PoolId>) -> Vec<(PoolId, BackendId)> {
+        let found = pools.iter().filter_map(|&id| {
+            let pool = self.get(id)?;
+            Some(pool.holders().into_iter().map(move |holder| (id, holder)))
+        });
+        found.flatten().collect()
+    }
+
+    /// The pools of the configuration, for statistics.
+    pub fn stats(&self) -> Vec<PoolStats> {
+        let pools = self.iter().filter(|(_, pool)| !pool.leaving);
+        let stats = pools.map(|(_, pool)| PoolStats {
+            name: Arc::clone(&pool.name),
+            map_epoch: pool.source().map(|_| pool.epoch().0),
+            servers: pool.backends().len() as u64,
+            watches: pool.hot.is_some(),
+        });
+        stats.collect()
+    }
+}

@@ -1,0 +1,43 @@
+//! `flush_all`, as an application asks for it.
+
+use crate::client::{Slot, State};
+use crate::flushes::Flush;
+use crate::ids::{ClientId, PoolId};
+use crate::request::way::refuse;
+use crate::show::kinds::Show;
+use crate::under_way::flush::{NOTHING_TO_FLUSH, flush_round};
+use crate::under_way::release::release;
+use crate::worker::ProxyCore;
+use evenkeel_protocol::text;
+use evenkeel_types::Instant;
+
+/// Asks every server of the pools that allow it and that some route takes writes to.
+pub(crate) fn flush_all(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: ClientId,
+    delay: Option<i64>,
+    show: Show,
+) {
+    let pools = core.pools.to_flush(core.routing.ways());
+    if pools.is_empty() {
+        return refuse(core, now, id, show, text::FLUSH_NOT_ALLOWED);
+    }
+    core.counts.stats.cmd_flush += 1;
+    if core.pools.holders(&pools).is_empty() {
+        return refuse(core, now, id, show, NOTHING_TO_FLUSH);
+    }
+    let of = |pool: &PoolId| core.pools.get(*pool);
+    let patience = pools.iter().filter_map(of);
+    let patience = patience.map(|pool| pool.settings.request_timeout).max();
+    let holds_back = pools.iter().filter_map(of).any(|pool| !pool.is_plain());
+    let Some(client) = core.clients.get_mut(id) else {
+        return;
+    };
+    client.parked += usize::from(holds_back);
+    let slot = client.push(Slot::new(show, State::Flushing));
+    let give_up = now + patience.unwrap_or_default();
+    let flush = Flush::new(delay, holds_back, give_up);
+    flush_round(core, now, (id, slot), flush);
+    release(core, now, id);
+}

@@ -1,0 +1,14 @@
+//! From requests of applications to questions in the queues of servers.
+
+pub(crate) mod binary;
+pub(crate) mod commands;
+pub(crate) mod flush;
+pub(crate) mod hot;
+pub(crate) mod input;
+pub(crate) mod multi_get;
+pub(crate) mod question;
+pub(crate) mod quick;
+pub(crate) mod speech;
+pub(crate) mod step;
+pub(crate) mod way;
+pub(crate) mod whole;

@@ -1,0 +1,161 @@
+//! `get`, `gets`, `gat` and `gats`, with one key or ten thousand.
+//!
+//! Each key has a slot of its own among the client's answers, so that values come back in the order
+//! asked wherever they came from; the last slot ends the list. A line with more keys than may be
+//! under way is done in parts: what is done is consumed from the input, and the rest of the line
+//! waits there for its turn.
+//!
+//! An Evenkeel worker is asked key by key, since each answer may carry a lease. Other servers are
+//! asked with one line for all their keys, in the order of the request; servers answer in that order
+//! and leave out what they do not have, so the gaps in an answer are the misses.
+
+use crate::client::{MultiGet, Slot, State};
+use crate::composed::without_newline;
+use crate::draft::{Draft, Intent};
+use crate::drafts::Line;
+use crate::ids::ClientId;
+use crate::pool::Servers;
+use crate::request::hot::ask_hot_key;
+use crate::request::question::ask_new;
+use crate::request::way::{bounded, on_way};
+use crate::routes::CommandClass;
+use crate::routes::way::{WayKey, WayTo};
+use crate::show::kinds::Show;
+use crate::under_way::lines::{add_to_draft, send_drafts};
+use crate::worker::ProxyCore;
+use evenkeel_protocol::compose::request as ask;
+use evenkeel_protocol::{SentKey, next_word};
+use evenkeel_types::Instant;
+
+/// Asks for as many keys of the line as may be under way; `input` begins with what is left of
+/// it. At least one may be. Returns how many bytes are done with.
+pub(crate) fn go_on_with_keys(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: ClientId,
+    rest: MultiGet,
+    input: &[u8],
+) -> usize {
+    let line = without_newline(&input[..rest.left]);
+    let era = core.era;
+    let mut done = 0;
+    let mut next = next_word(line, 0);
+    while let Some(key) = next {
+        let Some(client) = core.clients.get_mut(id) else {
+            break;
+        };
+        if done > 0 && !client.may_ask(era, core.out_pause) {
+            client.multi_get = Some(MultiGet {
+                left: rest.left - done,
+                ..rest
+            });
+            send_drafts(core, now, id);
+            return done;
+        }
+        next = next_word(line, key.end);
+        done = key.end;
+        ask_key(core, now, id, rest, &line[key], next.is_none());
+    }
+    if let Some(client) = core.clients.get_mut(id) {
+        client.multi_get = None;
+    }
+    send_drafts(core, now, id);
+    rest.left
+}
+
+fn ask_key(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: ClientId,
+    rest: MultiGet,
+    key: &[u8],
+    last: bool,
+) {
+    core.counts.stats.cmd_get += 1;
+    core.counts.stats.cmd_touch += u64::from(rest.exptime.is_some());
+    let show = Show::Value {
+        with_cas: rest.with_cas,
+        last,
+    };
+    let class = match rest.exptime {
+        Some(_) => CommandClass::Touch,
+        None => CommandClass::Get,
+    };
+    let key = SentKey::plain(key);
+    on_way(core, now, id, key, class, show, |core, way, key| {
+        let exptime = rest.exptime.map(|exptime| bounded(core, way, exptime));
+        let rest = MultiGet { exptime, ..rest };
+        if way.as_meta {
+            ask_for_key(core, now, id, rest, way, key, show);
+        } else {
+            draft_key(core, now, id, rest, way, key, show);
+        }
+    });
+}
+
+/// Asks an Evenkeel worker for a key.
+fn ask_for_key(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: ClientId,
+    rest: MultiGet,
+    way: &WayTo,
+    key: WayKey<'_>,
+    show: Show,
+) {
+    let intent = match rest.exptime {
+        Some(_) => Intent::ReadAndWrite,
+        None => Intent::Read,
+    };
+    let draft = Draft {
+        show,
+        ..Draft::line(id, way, key, intent)
+    };
+    ask_new(core, now, &draft, |out, route| {
+        // `A`: a classic command takes no part in recaching.
+        let line = ask::meta_get(out, key.sent)
+            .flag(b'v')
+            .flag(b'f')
+            .flag(b'c')
+            .flag(b'A');
+        let line = match rest.exptime {
+            Some(exptime) => line.number(b'T', exptime),
+            None => line,
+        };
+        line.raw(route).end();
+    });
+}
+
+/// Adds a key to the line for its server.
+pub(crate) fn draft_key(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: ClientId,
+    rest: MultiGet,
+    way: &WayTo,
+    key: WayKey<'_>,
+    show: Show,
+) {
+    if core.pools.watches() && ask_hot_key(core, now, id, rest, way, key, show) {
+        return;
+    }
+    let servers = core.pools.get(way.pool).map(|pool| &pool.servers);
+    let Some(Servers::Memcached(pool)) = servers else {
+        return;
+    };
+    let to = way.place.unwrap_or_else(|| pool.home(key.stored));
+    let Some(client) = core.clients.get_mut(id) else {
+        return;
+    };
+    let slot = client.push(Slot {
+        rename: way.rename,
+        route: way.route,
+        ..Slot::new(show, State::Waiting)
+    });
+    let line = Line {
+        with_cas: rest.with_cas,
+        exptime: rest.exptime,
+        ..Line::get(id, way.pool, to, way.route)
+    };
+    add_to_draft(core, now, &line, key.stored, slot);
+}

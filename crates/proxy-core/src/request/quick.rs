@@ -1,0 +1,208 @@
+//! The quick way of a plain `get` to plain memcached servers, which is most of what most proxies do.
+//!
+//! Everything that can happen to a request has its place in the other files of this core. Here is the
+//! case in which nothing does: the `get` is whole and written as every client writes it, its keys go by
+//! the same names everywhere, their servers are in use, and their answers are whole. The same slots,
+//! queues and counters are used as elsewhere, with one look at each; whatever is not plain is left as it
+//! is, for the way proper. Tests hold the two against each other.
+
+use crate::drafts::Line;
+use crate::ids::{ClientId, PoolId};
+use crate::output::Output;
+use crate::pipe::backend::Link;
+use crate::pipe::in_flight::{Ask, Progress, Tag};
+use crate::pool::pools::Pools;
+use crate::pool::{MemcachedPool, Servers};
+use crate::request::hot::watch_quick_get;
+use crate::routes::CommandClass;
+use crate::scratch::KeyHome;
+use crate::under_way::lines::{add_to_draft, send_drafts};
+use crate::worker::ProxyCore;
+use core::mem;
+use evenkeel_protocol::{KeyAt, scan_get, scan_get_of_one, text};
+use evenkeel_types::Instant;
+
+/// What is before the key of a line for one.
+const GET: &[u8] = b"get ";
+
+/// Asks for what the plain gets that `input` begins with want, as long as they may be asked for and
+/// are no more than `turn`, which counts down. Returns how many bytes they have: 0 if nothing was done.
+#[inline]
+pub(crate) fn quick_gets(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: ClientId,
+    input: &[u8],
+    turn: &mut u32,
+) -> usize {
+    if core.backends.has_outage() || input.first_chunk() != Some(b"get ") {
+        return 0;
+    }
+    // Only the first was looked at.
+    let mut no_more = 0;
+    let mut turn = turn;
+    if core.pools.watches() {
+        if !watch_quick_get(core, input) {
+            return 0;
+        }
+        turn = &mut no_more;
+    }
+    match quick_gets_of_one(core, now, id, input, turn) {
+        0 => quick_get_of_several(core, now, id, input),
+        done => done,
+    }
+}
+
+/// Gets of one key each.
+fn quick_gets_of_one(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: ClientId,
+    input: &[u8],
+    turn: &mut u32,
+) -> usize {
+    let Some(client) = core.clients.get_mut(id) else {
+        return 0;
+    };
+    let mut known = KnownPool::default();
+    let mut due: Option<Instant> = None;
+    let mut done = 0;
+    // Whoever calls has seen that one may be asked; only the first was looked at for hot keys.
+    while done == 0
+        || *turn > 0 && !core.pools.watches() && client.may_ask(core.era, core.out_pause)
+    {
+        let Some(at) = scan_get_of_one(input, done) else {
+            break;
+        };
+        let key = at.of(input);
+        let way = core.routing.way(key, CommandClass::Get);
+        let Some((pool, servers)) = known.of(&core.pools, way.quick_get()) else {
+            break;
+        };
+        let (to, hash) = servers.home_and_hash(key);
+        let line = &input[done..done + GET.len() + key.len()];
+        let Some(backend) = core.backends.get_mut(to) else {
+            break;
+        };
+        if backend.link != Link::Ready || !backend.has_room(line.len() + text::CRLF.len()) {
+            break;
+        }
+        let slot = client.push_key(way.route());
+        core.counts.stats.cmd_get += 1;
+        // The caller has counted the first.
+        *turn -= u32::from(done > 0);
+        done = at.request_end();
+        if backend.collapses && backend.join(line, hash, id, slot) {
+            core.counts.stats.proxy_gets_collapsed += 1;
+            continue;
+        }
+        let deadline = now + backend.request_timeout;
+        let before = backend.queued_bytes();
+        let tail = backend.tail();
+        tail.extend_from_slice(line);
+        tail.extend_from_slice(text::CRLF);
+        let tag = Tag {
+            is_read: true,
+            shared_by: Some(hash),
+            route: way.route(),
+            ..Tag::new(id, pool, slot, Ask::Values, deadline)
+        };
+        backend.push(before, deadline, tag, Progress::Nothing);
+        if !mem::replace(&mut backend.write_queued, true) {
+            core.outbox.push(Output::WriteBackend(to));
+        }
+        due = Some(due.map_or(deadline, |due| due.min(deadline)));
+    }
+    if let Some(due) = due {
+        core.outbox.due_at(due);
+    }
+    done
+}
+
+/// One `get` of several keys.
+fn quick_get_of_several(core: &mut ProxyCore, now: Instant, id: ClientId, input: &[u8]) -> usize {
+    let mut keys = mem::take(&mut core.scratch.keys);
+    keys.clear();
+    let end = scan_get(input, 0, &core.config.limits, &mut keys);
+    let asked = end.filter(|_| quick_get_all(core, now, id, input, &keys));
+    core.scratch.keys = keys;
+    asked.unwrap_or(0)
+}
+
+fn quick_get_all(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: ClientId,
+    input: &[u8],
+    keys: &[KeyAt],
+) -> bool {
+    let mut homes = mem::take(&mut core.scratch.homes);
+    homes.clear();
+    let all_known = quick_homes(core, input, keys, &mut homes);
+    let client = core.clients.get_mut(id).filter(|_| all_known);
+    let asked = match client.filter(|client| client.may_ask_all(keys.len(), core.out_pause)) {
+        None => false,
+        Some(client) => {
+            let first = client.push_keys(homes.iter().map(|home| home.route));
+            core.counts.stats.cmd_get += keys.len() as u64;
+            for ((slot, at), &KeyHome { pool, to, route }) in (first..).zip(keys).zip(&homes) {
+                add_to_draft(
+                    core,
+                    now,
+                    &Line::get(id, pool, to, route),
+                    at.of(input),
+                    slot,
+                );
+            }
+            send_drafts(core, now, id);
+            true
+        }
+    };
+    core.scratch.homes = homes;
+    asked
+}
+
+/// Where each of the keys is; false if one of them is not for the quick way.
+#[inline]
+fn quick_homes(core: &ProxyCore, input: &[u8], keys: &[KeyAt], homes: &mut Vec<KeyHome>) -> bool {
+    let mut known = KnownPool::default();
+    for at in keys {
+        let key = at.of(input);
+        let way = core.routing.way(key, CommandClass::Get);
+        let Some((pool, servers)) = known.of(&core.pools, way.quick_get()) else {
+            return false;
+        };
+        homes.push(KeyHome {
+            pool,
+            to: servers.home(key),
+            route: way.route(),
+        });
+    }
+    true
+}
+
+/// The pool that a key went to, in case the next one goes there, too.
+#[derive(Default)]
+struct KnownPool<'p>(Option<(PoolId, &'p MemcachedPool)>);
+
+impl<'p> KnownPool<'p> {
+    /// The servers of a pool; `None` if there is no pool, or it is no plain one.
+    #[inline]
+    fn of(
+        &mut self,
+        pools: &'p Pools,
+        pool: Option<PoolId>,
+    ) -> Option<(PoolId, &'p MemcachedPool)> {
+        let pool = pool?;
+        if let Some((known, servers)) = self.0
+            && known == pool
+        {
+            return Some((pool, servers));
+        }
+        match &pools.get(pool)?.servers {
+            Servers::Memcached(servers) => self.0 = Some((pool, servers)),
+            Servers::Evenkeel(_) => return None,
+        }
+        self.0
+    }
+}

@@ -1,0 +1,31 @@
+//! What came of looking at input.
+
+use crate::ids::ClientId;
+use crate::under_way::say::close_after_answers;
+use crate::worker::ProxyCore;
+
+/// What came of looking at a client's input.
+pub(crate) enum Step {
+    /// So many bytes are done with.
+    Consumed(usize),
+    /// Nothing more for now.
+    Wait,
+}
+
+pub(crate) fn drop_all(input: &[u8]) -> Step {
+    match input.len() {
+        0 => Step::Wait,
+        count => Step::Consumed(count),
+    }
+}
+
+/// Half a request has come.
+pub(crate) fn wait_for(core: &mut ProxyCore, id: ClientId, total: usize) -> Step {
+    if let Some(client) = core.clients.get_mut(id) {
+        client.need = total;
+        if client.ended {
+            close_after_answers(core, id);
+        }
+    }
+    Step::Wait
+}

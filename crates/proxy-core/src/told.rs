@@ -1,0 +1,118 @@
+//! What a worker has counted, and where keys go, for whoever asks.
+
+use crate::config::MapSource;
+use crate::explain::{Explanation, explain};
+use crate::ids::RouteId;
+use crate::routes::RouteTarget;
+use crate::stats::counters::ProxyStats;
+use crate::stats::hot_keys::HotKeyReport;
+use crate::stats::per_route::ROUTES_COUNTED_MAX;
+use crate::stats::process::{BackendStats, PoolStats, WorkerCounts};
+use crate::stats::route_stats::{RouteName, RouteStats};
+use crate::worker::ProxyCore;
+use evenkeel_types::{Epoch, Instant};
+
+impl ProxyCore {
+    /// Counts of this worker.
+    pub fn stats(&self) -> &ProxyStats {
+        &self.counts.stats
+    }
+
+    /// Sets the counts of this worker to zero.
+    pub fn reset_stats(&mut self) {
+        self.counts.stats = ProxyStats::default();
+        self.backends.settle_runs(&mut self.counts.routes);
+        self.counts.routes.reset();
+    }
+
+    /// Everything that this worker has counted.
+    pub fn counts(&self, now: Instant) -> WorkerCounts {
+        WorkerCounts {
+            replica_lease_ages: self.pools.lease_ages(),
+            totals: self.counts.stats,
+            backends: self.backends(),
+            routes: self.route_stats(),
+            pools: self.pool_stats(),
+            hot_keys: self.hot_keys(now),
+        }
+    }
+
+    /// The connections to servers.
+    pub fn backends(&self) -> Vec<BackendStats> {
+        let stats = self.backends.iter().map(|backend| {
+            let pool = self.pools.get(backend.pool);
+            backend.stats(pool.map(|pool| pool.name.to_string()).unwrap_or_default())
+        });
+        stats.collect()
+    }
+
+    /// Connections of applications.
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Epoch of the map of a source that it works by; 0 without one.
+    pub fn epoch(&self, source: MapSource) -> Epoch {
+        self.pools.epoch(source)
+    }
+
+    /// The pools of the configuration.
+    pub fn pool_stats(&self) -> Vec<PoolStats> {
+        self.pools.stats()
+    }
+
+    /// The keys that are read most through this worker, in pools that look for them.
+    pub fn hot_keys(&self, now: Instant) -> Vec<HotKeyReport> {
+        self.pools.hot_keys(now)
+    }
+
+    /// What this worker has counted of the routes of its configuration, in their order; those behind the
+    /// first [`ROUTES_COUNTED_MAX`] are one.
+    pub fn route_stats(&self) -> Vec<RouteStats> {
+        let (routes, ways) = (self.routing.table().routes(), self.routing.ways());
+        let told = routes.iter().zip(ways).enumerate().take(ROUTES_COUNTED_MAX);
+        let mut told: Vec<_> = told
+            .map(|(position, (route, way))| {
+                let pool = match route.target {
+                    RouteTarget::Pool(pool) => &*self.config.pools[pool].name,
+                    RouteTarget::Deny => "none",
+                };
+                (way.route(), RouteName::of(position, route, pool))
+            })
+            .collect();
+        if ways.len() > ROUTES_COUNTED_MAX {
+            told.push((RouteId::OTHERS, RouteName::others()));
+        }
+        let told = told.into_iter();
+        told.map(|(id, name)| self.stats_of_route(id, name))
+            .collect()
+    }
+
+    fn stats_of_route(&self, id: RouteId, name: RouteName) -> RouteStats {
+        let (counters, latency) = self.counts.routes.of(id);
+        let mut stats = RouteStats {
+            name,
+            counters: *counters,
+            latency: latency.clone(),
+        };
+        let runs = self.backends.iter().map(|backend| backend.stopwatch.run());
+        for run in runs.filter(|run| run.route() == id) {
+            stats.counters.request_bytes += run.bytes();
+            stats.latency.record(&run.spots());
+        }
+        stats
+    }
+
+    /// Explains the ways of a key. `running` says whether it is worth telling how servers are.
+    ///
+    /// # Errors
+    /// The error line for what is no key: nothing, more than 250 bytes, spaces, control characters.
+    pub fn explain(
+        &self,
+        now: Instant,
+        key: &[u8],
+        running: bool,
+    ) -> Result<Explanation, &'static [u8]> {
+        explain(self, now, key, running)
+    }
+}

@@ -1,0 +1,73 @@
+//! Sending the lines of a multi-get.
+
+use crate::drafts::{Line, Room};
+use crate::ids::{BackendId, ClientId, PoolId};
+use crate::pipe::in_flight::{Question, Tag};
+use crate::under_way::fail::fail;
+use crate::under_way::put::put;
+use crate::under_way::release::release;
+use crate::worker::ProxyCore;
+use evenkeel_types::Instant;
+
+/// Adds a key that was asked for before, and has a slot, to the line for another server.
+pub(crate) fn draft_again(
+    core: &mut ProxyCore,
+    now: Instant,
+    to: BackendId,
+    tag: &Tag,
+    with_cas: bool,
+    key: &[u8],
+    slot: u64,
+) {
+    let line = Line {
+        with_cas,
+        again: Some((tag.retries.saturating_add(1), tag.give_up)),
+        ..Line::get(tag.client, tag.pool, to, tag.route)
+    };
+    add_to_draft(core, now, &line, key, slot);
+}
+
+/// Adds a key to the line for its server; a line that is full is sent before.
+#[inline]
+pub(crate) fn add_to_draft(core: &mut ProxyCore, now: Instant, line: &Line, key: &[u8], slot: u64) {
+    match core.drafts.room(line, key) {
+        Room::Yes => {}
+        Room::Full => {
+            send_draft(core, now, line.client, line.pool, line.to);
+            core.drafts.begin(line);
+        }
+        Room::NotBegun => core.drafts.begin(line),
+    }
+    core.drafts.add(line.to, key, slot);
+}
+
+/// Sends all lines that have been begun.
+pub(crate) fn send_drafts(core: &mut ProxyCore, now: Instant, id: ClientId) {
+    let mut begun = core.drafts.take_begun();
+    for (pool, to) in begun.drain(..) {
+        send_draft(core, now, id, pool, to);
+    }
+    core.drafts.keep_begun(begun);
+}
+
+fn send_draft(core: &mut ProxyCore, now: Instant, id: ClientId, pool: PoolId, to: BackendId) {
+    let Some((tag, line, progress)) = core.drafts.take(now, id, pool, to) else {
+        return;
+    };
+    match core.admit(to, line.len()) {
+        Ok(to) => put(core, now, to, tag, progress, |out| {
+            out.extend_from_slice(&line);
+            (0, 0)
+        }),
+        Err(failure) => {
+            let question = Question {
+                tag,
+                bytes: line.clone(),
+                progress,
+            };
+            fail(core, question, &failure);
+            release(core, now, id);
+        }
+    }
+    core.drafts.keep_line(to, line);
+}

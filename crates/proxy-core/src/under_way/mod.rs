@@ -1,0 +1,26 @@
+//! Requests under way: put to a server, parked, asked again, failed, and their answers shown in turn.
+//!
+//! Each file calls only what is below it:
+//!
+//! ```text
+//!   retry, flush, lines          after a pause; in rounds; a line for each server
+//!   release                      what an application is shown, in the order asked
+//!   again                        the same once more, or at another place
+//!   park                         not now
+//!   fail, put, catch_up          not at all; into a queue
+//!   say, log, pace, era
+//! ```
+
+pub(crate) mod again;
+pub(crate) mod catch_up;
+pub(crate) mod era;
+pub(crate) mod fail;
+pub(crate) mod flush;
+pub(crate) mod lines;
+pub(crate) mod log;
+pub(crate) mod pace;
+pub(crate) mod park;
+pub(crate) mod put;
+pub(crate) mod release;
+pub(crate) mod retry;
+pub(crate) mod say;
