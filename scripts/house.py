@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Prints how large the workspace is and how its modules hang together; changes are compared by it.
+"""Prints how large the workspace is and how its modules hang together; changes are compared by it. Fails where an import
+of a crate that ships runs back up.
 
 Lines are those that are neither blank nor comments. Code is what ships; harness is what measures, simulates and
 drives (bench, experiments, launch, sim, workload, testkit, and examples); tests are test modules, the folders tests and
@@ -24,6 +25,7 @@ removal leaves no circle. Functions:
 
 import os
 import re
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -32,6 +34,8 @@ HARNESS = {"bench", "experiments", "launch", "sim", "workload", "testkit"}
 TESTS = {"conformance"}
 # A type whose impl blocks stand in more files than this is printed.
 IMPL_FILES_WORTH_A_LOOK = 4
+# In what ships no import runs back up; elsewhere circles may have so many modules.
+CIRCLE_MAX = 3
 ROOM_FILES = ("mod.rs", "lib.rs", "main.rs")
 
 
@@ -249,21 +253,26 @@ def main():
 
     print("\nRooms with import circles: imports, those that run back up, modules in the largest circle:\n")
     print(f"  {'room':<44}{'imports':>8}{'back up':>9}{'circle':>8}")
-    sums, spread = [0, 0, 0], []
+    sums, spread, wrong = [0, 0, 0], [], []
     for path in crates:
         crate = Crate(path)
         spread += [(len(files), f"{name} ({path.name})") for name, files in impl_files(crate).items()]
         for room, arrows in sorted(crate.rooms().items()):
             row = [sum(map(len, arrows.values())), len(back_up(arrows)), max(map(len, circles(arrows)), default=0)]
             sums = [sums[0] + row[0], sums[1] + row[1], max(sums[2], row[2])]
+            name = "/".join((path.name,) + room)
             if row[1]:
-                print(f"  {'/'.join((path.name,) + room):<44}{row[0]:>8}{row[1]:>9}{row[2]:>8}")
+                print(f"  {name:<44}{row[0]:>8}{row[1]:>9}{row[2]:>8}")
+            if row[1] and path.name not in HARNESS | TESTS or row[2] > CIRCLE_MAX:
+                wrong += [f"{name}: {a} imports {b}" for a, b in back_up(arrows)]
     print(f"  {'all rooms':<44}{sums[0]:>8}{sums[1]:>9}{sums[2]:>8}")
 
     print(f"\nTypes with `impl` blocks in more than {IMPL_FILES_WORTH_A_LOOK} files:\n")
     for files, name in sorted(spread, key=lambda each: (-each[0], each[1])):
         if files > IMPL_FILES_WORTH_A_LOOK:
             print(f"  {name:<44}{files:>8}")
+    if wrong:
+        sys.exit("These imports run back up; move what both sides need below them:\n  " + "\n  ".join(wrong))
 
 
 if __name__ == "__main__":
