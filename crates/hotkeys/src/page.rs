@@ -54,7 +54,7 @@ fn write_moves(page: &mut String) {
     page.push_str(
         "## At the home server\n\n\
          States of a key: `invalid` (not tracked), `cold` (watched, no replicas), `hot_pending` (replicas are being\n\
-         created or brought up to date; no leases are granted), `hot` (every replica is current; leases are granted),\n\
+         created or brought up to date; leases end one lease after the oldest write on its way, with `atomic` none are granted), `hot` (every replica is current; leases are granted),\n\
          `cold_pending` (no leases are granted; writes still go to the replicas until the last lease is over). Every\n\
          other move is a bug, and the server stops.\n\n\
          | what happened | | from | to |\n|---|---|---|---|\n",

@@ -142,7 +142,7 @@ impl<'a> MetaFlags<'a> {
         self.iter().next().is_none()
     }
 
-    /// Whether a request has a flag of the extension (`A`, `G`, `U`, `W`, `X`, `Y`), which only a peer that said
+    /// Whether a request has a flag of the extension (`A`, `G`, `H`, `U`, `W`, `X`, `Y`), which only a peer that said
     /// hello may send.
     #[inline]
     pub fn uses_extension(&self) -> bool {
@@ -150,7 +150,7 @@ impl<'a> MetaFlags<'a> {
     }
 
     /// The flag's token as an unsigned number, read as memcached does. Requests carry none that is
-    /// not a number behind `C`, `D`, `E`, `J`, `U` and `Y`.
+    /// not a number behind `C`, `D`, `E`, `H`, `J`, `U`, `W` and `Y`.
     #[inline]
     pub fn unsigned(&self, letter: u8) -> Option<u64> {
         number::unsigned(self.token(letter)?)

@@ -12,7 +12,6 @@
 //!  watchdog thread <── turn and step ── workers
 //!  discovery thread ── lists of servers ──> workers
 //!  workers ── requests ──> request-log thread ──> file
-//!  coordinator <── counts, sum ──> hot-keys thread <── counts, sum ──> workers
 //!  file, looked at by the discovery thread; SIGHUP ── configuration ──> workers
 //! ```
 
