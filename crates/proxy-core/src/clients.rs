@@ -67,21 +67,19 @@ impl Clients {
         }
     }
 
-    /// The driver does what it was told about a connection.
+    /// The driver writes to a connection as it was told.
     #[inline]
-    pub fn polled(&mut self, output: &Output) {
-        match output {
-            Output::WriteClient(id) => {
-                if let Some(client) = self.get_mut(*id) {
-                    client.write_queued = false;
-                }
-            }
-            Output::FeedClient(id) => {
-                if let Some(client) = self.get_mut(*id) {
-                    client.feed_queued = false;
-                }
-            }
-            _ => {}
+    pub fn written_by_driver(&mut self, id: ClientId) {
+        if let Some(client) = self.get_mut(id) {
+            client.write_queued = false;
+        }
+    }
+
+    /// The driver shows what a connection has sent as it was told.
+    #[inline]
+    pub fn fed_by_driver(&mut self, id: ClientId) {
+        if let Some(client) = self.get_mut(id) {
+            client.feed_queued = false;
         }
     }
 

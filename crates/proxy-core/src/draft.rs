@@ -78,6 +78,7 @@ impl Draft<'_> {
 
 impl<'k> Draft<'k> {
     /// A request of one line about one key, whose answer nobody gets to see.
+    #[inline]
     pub fn line(client: ClientId, way: &WayTo, key: WayKey<'k>, intent: Intent) -> Self {
         Draft {
             client,

@@ -72,10 +72,15 @@ impl ProxyCore {
     }
 
     /// Next thing for the driver to do. Call until `None`.
+    #[inline]
     pub fn poll_output(&mut self) -> Option<Output> {
         let output = self.outbox.pop()?;
-        self.clients.polled(&output);
-        self.backends.polled(&output);
+        match output {
+            Output::WriteClient(id) => self.clients.written_by_driver(id),
+            Output::FeedClient(id) => self.clients.fed_by_driver(id),
+            Output::WriteBackend(id) => self.backends.written_by_driver(id),
+            _ => {}
+        }
         Some(output)
     }
 
@@ -210,6 +215,7 @@ impl ProxyCore {
     }
 
     /// What is to be written to the server.
+    #[inline]
     pub fn backend_output(&self, id: BackendId) -> &[u8] {
         self.backends.get(id).map_or(&[], Backend::output)
     }

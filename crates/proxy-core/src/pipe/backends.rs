@@ -51,12 +51,10 @@ impl Backends {
         self.slab.keys().into_iter().map(BackendId).collect()
     }
 
-    /// The driver does what it was told about a connection.
+    /// The driver writes to a connection as it was told.
     #[inline]
-    pub fn polled(&mut self, output: &Output) {
-        if let Output::WriteBackend(id) = output
-            && let Some(backend) = self.get_mut(*id)
-        {
+    pub fn written_by_driver(&mut self, id: BackendId) {
+        if let Some(backend) = self.get_mut(id) {
             backend.write_queued = false;
         }
     }

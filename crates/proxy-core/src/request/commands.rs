@@ -25,6 +25,7 @@ use evenkeel_types::Instant;
 /// What follows a quiet command, so that its answer has an end.
 const QUIET_END: &[u8] = b"mn\r\n";
 
+#[inline]
 pub(crate) fn store(core: &mut ProxyCore, now: Instant, id: ClientId, store: &Store<'_>) {
     core.counts.stats.cmd_set += 1;
     let is_cas = matches!(store.verb, StoreVerb::Cas(_));
