@@ -1,7 +1,8 @@
 //! What Prometheus is shown. Each metric is declared here, once, with its meaning.
 
-use std::fmt::Write;
+use std::fmt::Display;
 
+use evenkeel_control::exposition;
 use evenkeel_types::Instant;
 
 use crate::desk::Tally;
@@ -13,7 +14,7 @@ pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 
 /// All metrics in Prometheus's text format.
 pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> String {
-    let mut text = Text(String::with_capacity(4096));
+    let mut text = Text::default();
     let counters = core.counters();
     let servers = core.servers(now).servers;
     let servers_up = servers.iter().filter(|server| server.up).count();
@@ -164,13 +165,13 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
     );
     text.labelled("state_saves_total", "outcome", "done", tally.saves.done);
     text.labelled("state_saves_total", "outcome", "failed", tally.saves.failed);
-    text.0
+    text.0.0
 }
 
 /// What is told of the election, by each of several coordinators.
 pub(crate) fn render_election(view: &crate::elector::ElectionView) -> String {
     use evenkeel_coordinator_core::election::Phase;
-    let mut text = Text(String::with_capacity(2048));
+    let mut text = Text::default();
     text.gauge("leads", "Whether this coordinator leads (1) or not (0).");
     text.value("leads", u8::from(view.leads));
     text.gauge("leader_known", "Whether a leader is known, be it this one.");
@@ -218,7 +219,7 @@ pub(crate) fn render_election(view: &crate::elector::ElectionView) -> String {
     for (operation, count) in &view.etcd.errors {
         text.labelled("etcd_errors_total", "operation", operation, count);
     }
-    text.0
+    text.0.0
 }
 
 /// What servers measure, for each worker. Not for each cachelet, of which there may be some thousand with
@@ -235,12 +236,7 @@ fn render_loads(text: &mut Text, core: &CoordinatorCore, now: Instant) {
             ("replicas", worker.replica_load),
             ("diverted", worker.diverted_load),
         ] {
-            text.of_worker(
-                "worker_load_rps",
-                worker,
-                &format!(",part=\"{part}\""),
-                load,
-            );
+            text.of_worker("worker_load_rps", worker, &[("part", part)], load);
         }
     }
     text.gauge(
@@ -248,23 +244,23 @@ fn render_loads(text: &mut Text, core: &CoordinatorCore, now: Instant) {
         "Part of its time that a worker does not sleep.",
     );
     for worker in &loads.workers {
-        text.of_worker("worker_busy", worker, "", worker.busy);
+        text.of_worker("worker_busy", worker, &[], worker.busy);
     }
     text.gauge(
         "worker_memory_bytes",
         "Bytes of its server's memory limit that a worker holds.",
     );
     for worker in &loads.workers {
-        text.of_worker("worker_memory_bytes", worker, "", worker.memory_bytes);
+        text.of_worker("worker_memory_bytes", worker, &[], worker.memory_bytes);
     }
     text.gauge(
         "worker_cachelets",
         "Cachelets of a worker, by whether its server had room to tell of their loads.",
     );
     for worker in &loads.workers {
-        let told = ",state=\"told\"";
+        let told = &[("state", "told")];
         text.of_worker("worker_cachelets", worker, told, worker.cachelets);
-        let left_out = ",state=\"left_out\"";
+        let left_out = &[("state", "left_out")];
         text.of_worker("worker_cachelets", worker, left_out, worker.left_out);
     }
     let counts = core.load_news_counts();
@@ -364,7 +360,7 @@ fn render_plans(text: &mut Text, core: &CoordinatorCore) {
 
 /// Who was not let in. Every coordinator tells it, whether it leads or not.
 pub(crate) fn render_doors(tally: &Tally) -> String {
-    let mut text = Text(String::new());
+    let mut text = Text::default();
     text.counter(
         "denials_total",
         "Calls that were not let in, by what the caller did not show.",
@@ -382,50 +378,44 @@ pub(crate) fn render_doors(tally: &Tally) -> String {
         "Connections that were closed because their peers did not read answers.",
     );
     text.value("stalled_connections_total", tally.stalled_connections);
-    text.0
+    text.0.0
 }
 
-/// Writing to a `String` cannot fail, so results of `write!` say nothing.
-struct Text(String);
+/// Metrics whose names begin with that of the coordinator.
+#[derive(Default)]
+struct Text(exposition::Text);
 
 impl Text {
     fn gauge(&mut self, name: &str, help: &str) {
-        self.head(name, "gauge", help);
+        self.0.kind(&full(name), "gauge", help);
     }
 
     fn counter(&mut self, name: &str, help: &str) {
-        self.head(name, "counter", help);
+        self.0.kind(&full(name), "counter", help);
     }
 
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP evenkeel_coordinator_{name} {help}");
-        let _ = writeln!(self.0, "# TYPE evenkeel_coordinator_{name} {kind}");
+    fn value(&mut self, name: &str, value: impl Display) {
+        self.0.sample(&full(name), &[], value);
     }
 
-    fn value(&mut self, name: &str, value: impl std::fmt::Display) {
-        let _ = writeln!(self.0, "evenkeel_coordinator_{name} {value}");
+    fn labelled(&mut self, name: &str, label: &str, text: &str, value: impl Display) {
+        self.0.sample(&full(name), &[(label, text)], value);
     }
 
-    /// `text` is one of our own words and needs no escaping.
-    fn labelled(&mut self, name: &str, label: &str, text: &str, value: impl std::fmt::Display) {
-        let _ = writeln!(
-            self.0,
-            "evenkeel_coordinator_{name}{{{label}=\"{text}\"}} {value}"
-        );
-    }
-
-    /// A name of a server needs no escaping: the coordinator takes no others. `more` are further labels.
+    /// `more` are further labels.
     fn of_worker(
         &mut self,
         name: &str,
         worker: &WorkerLoadView,
-        more: &str,
-        value: impl std::fmt::Display,
+        more: &[(&str, &str)],
+        value: impl Display,
     ) {
-        let WorkerLoadView { server, worker, .. } = worker;
-        let _ = writeln!(
-            self.0,
-            "evenkeel_coordinator_{name}{{server=\"{server}\",worker=\"{worker}\"{more}}} {value}"
-        );
+        let number = worker.worker.to_string();
+        let labels = [("server", worker.server.as_str()), ("worker", &number)];
+        self.0.sample(&full(name), &[&labels, more].concat(), value);
     }
+}
+
+fn full(name: &str) -> String {
+    format!("evenkeel_coordinator_{name}")
 }

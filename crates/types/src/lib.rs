@@ -25,10 +25,12 @@ pub mod promise;
 pub mod random;
 pub mod serving;
 mod time;
+mod transitions;
 
 pub use ids::{BootId, CacheletId, Epoch, ServerId, Version, VirtualNode, WorkerRef};
 pub use key::{KeyHash, escape, printable, uri_encode};
 pub use time::{Instant, Now, UnixSeconds};
+pub use transitions::Transitions;
 
 /// What this program says it is where memcached's version is expected: tools parse the number to
 /// know what a server can do.

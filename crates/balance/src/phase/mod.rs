@@ -202,7 +202,7 @@ impl Phases {
             local_cannot_help: false,
             sampling_lowered: false,
             last: Measurement::default(),
-            transitions: Transitions::default(),
+            transitions: state::no_transitions(),
             counts: PhaseCounts::default(),
             log: Log::default(),
         }

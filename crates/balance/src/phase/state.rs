@@ -129,38 +129,10 @@ pub const MOVES: [(Event, State, State); 24] = {
     ]
 };
 
-/// Counts moves and refuses those that are not allowed.
-#[derive(Clone, Debug)]
-pub struct Transitions {
-    counts: [u64; MOVES.len()],
-}
+/// The moves of a balancer, counted by [`MOVES`].
+pub type Transitions = evenkeel_types::Transitions<Event, State, { MOVES.len() }>;
 
-impl Default for Transitions {
-    fn default() -> Self {
-        Transitions {
-            counts: [0; MOVES.len()],
-        }
-    }
-}
-
-impl Transitions {
-    /// Counts a move.
-    ///
-    /// # Panics
-    ///
-    /// If [`MOVES`] does not have it: the state machine is broken.
-    pub(super) fn record(&mut self, event: Event, from: State, to: State) {
-        let Some(i) = MOVES.iter().position(|&m| m == (event, from, to)) else {
-            panic!("{event} may not take a balancer from {from} to {to}");
-        };
-        self.counts[i] += 1;
-    }
-
-    /// How often each move was made, in the order of [`MOVES`].
-    pub fn iter(&self) -> impl Iterator<Item = (Event, State, State, u64)> {
-        MOVES
-            .iter()
-            .zip(self.counts)
-            .map(|(&(event, from, to), count)| (event, from, to, count))
-    }
+/// None was made yet.
+pub(crate) fn no_transitions() -> Transitions {
+    Transitions::new("a balancer", &MOVES)
 }

@@ -27,7 +27,7 @@ impl HotKeys {
 
     /// Counts moves from now on.
     pub(crate) fn reset_transitions(&mut self) {
-        self.transitions = Transitions::default();
+        self.transitions = no_transitions();
     }
 
     /// State of a key; [`State::Invalid`] if it is not tracked.

@@ -55,7 +55,7 @@ use crate::popularity::{SLOT, Sampler};
 use crate::replication::{Errand, LINK_RETRY};
 pub use crate::replication::{HoldId, PropagationTag};
 use crate::ssm::{Filter, Slot, Table};
-use crate::state::{Event, State, Transitions};
+use crate::state::{Event, State, Transitions, no_transitions};
 use evenkeel_balance::load::{BYTES_PER_REQUEST, LoadAverage, Trigger};
 use evenkeel_placement::renaming;
 use evenkeel_types::map::ClusterMap;
@@ -312,7 +312,7 @@ impl HotKeys {
             mean_worker_load: None,
             next_slot: now + SLOT,
             next_due: NEVER,
-            transitions: Transitions::default(),
+            transitions: no_transitions(),
             stats: HotKeysStats::default(),
             leases_left: None,
             careful: false,

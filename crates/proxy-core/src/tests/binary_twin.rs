@@ -1,7 +1,7 @@
 //! Random requests in the binary protocol through a proxy and several server cores, which are asked in
 //! text, against one server core that is asked the same directly.
 
-use super::twin::{SERVERS, Server, exchange, flushing, numbers};
+use super::twin::{SERVERS, Server, exchange, flushing, numbers, servers};
 use super::world::World;
 use evenkeel_protocol::binary::{Command, ReplyOutcome, Request, parse_reply};
 use evenkeel_protocol::{Direction, Limits, StoreMode};
@@ -143,9 +143,7 @@ fn run(mut world: World, mut servers: Vec<Server>, seed: u64) {
 #[test]
 fn a_proxy_before_evenkeel_servers_is_one_memcached_in_binary() {
     for seed in 0..40 {
-        let servers = (1..=SERVERS)
-            .map(|number| Server::new(number, true))
-            .collect();
+        let servers = servers(true);
         run(World::evenkeel_with(SERVERS, flushing), servers, seed);
     }
 }
@@ -153,9 +151,7 @@ fn a_proxy_before_evenkeel_servers_is_one_memcached_in_binary() {
 #[test]
 fn a_proxy_before_other_servers_is_one_memcached_in_binary() {
     for seed in 0..40 {
-        let servers = (1..=SERVERS)
-            .map(|number| Server::new(number, false))
-            .collect();
+        let servers = servers(false);
         run(World::memcached_with(SERVERS, flushing), servers, seed);
     }
 }

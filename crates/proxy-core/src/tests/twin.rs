@@ -206,6 +206,14 @@ fn run(mut world: World, mut servers: Vec<Server>, seed: u64) {
     }
 }
 
+/// As many servers as a map has, or those of a pool without one.
+pub fn servers(clustered: bool) -> Vec<Server> {
+    let numbers = 1..=SERVERS;
+    numbers
+        .map(|number| Server::new(number, clustered))
+        .collect()
+}
+
 pub fn flushing(config: &mut ProxyConfig) {
     config.pools[0].settings.allow_flush = true;
 }
@@ -213,9 +221,7 @@ pub fn flushing(config: &mut ProxyConfig) {
 #[test]
 fn a_proxy_before_evenkeel_servers_is_one_memcached() {
     for seed in 0..40 {
-        let servers = (1..=SERVERS)
-            .map(|number| Server::new(number, true))
-            .collect();
+        let servers = servers(true);
         run(World::evenkeel_with(SERVERS, flushing), servers, seed);
     }
 }
@@ -223,9 +229,7 @@ fn a_proxy_before_evenkeel_servers_is_one_memcached() {
 #[test]
 fn a_proxy_before_other_servers_is_one_memcached() {
     for seed in 0..40 {
-        let servers = (1..=SERVERS)
-            .map(|number| Server::new(number, false))
-            .collect();
+        let servers = servers(false);
         run(World::memcached_with(SERVERS, flushing), servers, seed);
     }
 }

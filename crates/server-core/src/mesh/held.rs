@@ -29,7 +29,7 @@ pub(crate) enum Whom {
 
 /// A held answer.
 #[derive(Debug)]
-pub(crate) struct Held {
+struct Held {
     /// What else it waits for, besides what it is listed under.
     behind: Vec<HoldId>,
     whom: Whom,

@@ -3,8 +3,8 @@
 
 use evenkeel_hotkeys::ages::Ages;
 
-/// What is shown of a counter, and how.
-pub struct Shown {
+/// What is shown of a counter of `T`, and how.
+pub struct Shown<T> {
     /// Its name in `stats`, or in `stats evenkeel`.
     pub name: &'static str,
     /// What it counts, for people.
@@ -14,7 +14,7 @@ pub struct Shown {
     /// Its metric, if it has one of its own.
     pub metric: Option<Metric>,
     /// Reads it.
-    pub value: fn(&Counters) -> u64,
+    pub value: fn(&T) -> u64,
 }
 
 /// How a number is shown to Prometheus.
@@ -25,7 +25,7 @@ pub struct Metric {
     pub name: Option<&'static str>,
 }
 
-impl Shown {
+impl<T> Shown<T> {
     /// The name of the metric: `evenkeel_`, the name in statistics, and `_total` if it only grows, unless another is given.
     pub fn metric_name(&self) -> Option<String> {
         let metric = self.metric.as_ref()?;
@@ -70,7 +70,7 @@ macro_rules! counters {
 
         impl Counters {
             /// Every counter, those that memcached has first.
-            pub const SHOWN: &[Shown] = &[
+            pub const SHOWN: &[Shown<Counters>] = &[
                 $(counters!(@shown true, $name, $help $(, $kind $($metric)?)?),)*
                 $(counters!(@shown false, $own, $own_help $(, $own_kind $($own_metric)?)?),)*
             ];

@@ -5,8 +5,8 @@
 //! `stats`, `stats items` and `stats slabs`. What memcached does not have begins with `evenkeel_`.
 
 use crate::shard::classes::ClassStats;
-use crate::shard::counters::Counters;
-use crate::stats::{COUNTED_BY_PROCESS, ProcessFacts};
+use crate::shard::counters::{Counters, Shown};
+use crate::stats::ProcessFacts;
 use evenkeel_control::exposition::{Text, seconds};
 use evenkeel_types::Now;
 use evenkeel_types::VERSION;
@@ -146,20 +146,21 @@ fn items(text: &mut Text) {
 
 /// Each counter that is declared with a metric.
 fn counted(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
-    for (name, help, kind, value) in COUNTED_BY_PROCESS {
-        let end = if kind == "counter" { "_total" } else { "" };
-        text.one(kind, &format!("evenkeel_{name}{end}"), help, value(facts));
-    }
-    for shown in Counters::SHOWN {
-        if let (Some(name), Some(metric)) = (shown.metric_name(), &shown.metric) {
-            text.one(metric.kind, &name, shown.help, (shown.value)(sum));
-        }
-    }
+    declared(text, ProcessFacts::SHOWN, facts);
+    declared(text, Counters::SHOWN, sum);
     text.ages(
         "evenkeel_copies_behind_seconds",
         "How long writes to replicated keys took until every replica was known to have them.",
         &sum.copies_behind,
     );
+}
+
+fn declared<T>(text: &mut Text, list: &[Shown<T>], from: &T) {
+    for shown in list {
+        if let (Some(name), Some(metric)) = (shown.metric_name(), &shown.metric) {
+            text.one(metric.kind, &name, shown.help, (shown.value)(from));
+        }
+    }
 }
 
 fn slabs(text: &mut Text, classes: &ClassStats) {

@@ -9,7 +9,7 @@ mod page;
 
 use crate::mesh::message::{ClassesView, CountersView};
 use crate::shard::classes::{self, ClassStats, numbers};
-use crate::shard::counters::Counters;
+use crate::shard::counters::{Counters, Metric, Shown};
 use evenkeel_protocol::compose::answer::{stat, stat_number};
 use evenkeel_protocol::text;
 use evenkeel_types::Now;
@@ -63,41 +63,56 @@ pub struct ProcessFacts {
     pub names_failed: u64,
 }
 
-/// What the process counts beside its workers, of what memcached does not have: the name in `stats evenkeel`, what it is,
-/// the kind of its metric, and how it is read.
-#[allow(clippy::type_complexity, reason = "a table with four columns")]
-pub(crate) const COUNTED_BY_PROCESS: [(&str, &str, &str, fn(&ProcessFacts) -> u64); 5] = [
-    (
-        "memory_used_bytes",
-        "Bytes lent to workers.",
-        "gauge",
-        |facts| facts.used_bytes,
-    ),
-    (
-        "turns_slow",
-        "Turns of workers that took 50 ms or longer.",
-        "counter",
-        |facts| facts.turns_slow,
-    ),
-    (
-        "turns_starved",
-        "Turns of workers that took so long because the machine did not run them.",
-        "counter",
-        |facts| facts.turns_starved,
-    ),
-    (
-        "names_asked",
-        "Questions to the name service.",
-        "counter",
-        |facts| facts.names_asked,
-    ),
-    (
-        "names_failed",
-        "Questions to the name service that brought no address.",
-        "counter",
-        |facts| facts.names_failed,
-    ),
-];
+impl ProcessFacts {
+    /// What the process counts beside its workers, of what memcached does not have.
+    pub(crate) const SHOWN: &[Shown<ProcessFacts>] = &[
+        of_process(
+            "memory_used_bytes",
+            "gauge",
+            "Bytes lent to workers.",
+            |facts| facts.used_bytes,
+        ),
+        of_process(
+            "turns_slow",
+            "counter",
+            "Turns of workers that took 50 ms or longer.",
+            |facts| facts.turns_slow,
+        ),
+        of_process(
+            "turns_starved",
+            "counter",
+            "Turns of workers that took so long because the machine did not run them.",
+            |facts| facts.turns_starved,
+        ),
+        of_process(
+            "names_asked",
+            "counter",
+            "Questions to the name service.",
+            |facts| facts.names_asked,
+        ),
+        of_process(
+            "names_failed",
+            "counter",
+            "Questions to the name service that brought no address.",
+            |facts| facts.names_failed,
+        ),
+    ];
+}
+
+const fn of_process(
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+    value: fn(&ProcessFacts) -> u64,
+) -> Shown<ProcessFacts> {
+    Shown {
+        name,
+        help,
+        is_memcacheds: false,
+        metric: Some(Metric { kind, name: None }),
+        value,
+    }
+}
 
 /// Composes the answer to a `stats` command from the workers' summed counts.
 pub fn compose(view: CountersView, sum: &Counters, facts: &ProcessFacts, now: Now) -> Vec<u8> {
@@ -288,8 +303,8 @@ fn hash_power(index_bytes: u64) -> u64 {
 }
 
 fn evenkeel(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts) {
-    for (name, _, _, value) in COUNTED_BY_PROCESS {
-        numbers(out, &[(name, value(facts))]);
+    for shown in ProcessFacts::SHOWN {
+        numbers(out, &[(shown.name, (shown.value)(facts))]);
     }
     for shown in Counters::SHOWN.iter().filter(|it| !it.is_memcacheds) {
         numbers(out, &[(shown.name, (shown.value)(sum))]);

@@ -2,7 +2,7 @@
 //!
 //! A test fails when the page says something else; `EVENKEEL_WRITE_DOCS=1` writes it anew.
 
-use super::COUNTED_BY_PROCESS;
+use super::ProcessFacts;
 use crate::shard::counters::{Counters, Shown};
 use core::fmt::Write;
 
@@ -32,18 +32,17 @@ fn page() -> String {
          hits and misses are in `memcached_commands_total`, by command.\n\n\
          | `stats` | `/metrics` | counts |\n|---|---|---|\n",
     );
-    let (theirs, own): (Vec<&Shown>, Vec<_>) =
-        Counters::SHOWN.iter().partition(|it| it.is_memcacheds);
-    rows(&mut page, &theirs);
+    let is_theirs = |it: &&Shown<_>| it.is_memcacheds;
+    rows(&mut page, Counters::SHOWN.iter().filter(is_theirs));
     page.push_str(
         "\n## What memcached does not count\n\n\
          | `stats evenkeel` | `/metrics` | counts |\n|---|---|---|\n",
     );
-    for (name, help, kind, _) in COUNTED_BY_PROCESS {
-        let end = if kind == "counter" { "_total" } else { "" };
-        writeln!(page, "| `{name}` | `evenkeel_{name}{end}` | {help} |").expect("it is a string");
-    }
-    rows(&mut page, &own);
+    rows(&mut page, ProcessFacts::SHOWN);
+    rows(
+        &mut page,
+        Counters::SHOWN.iter().filter(|it| !is_theirs(it)),
+    );
     page.push_str(
         "| `copies_behind`, `copies_behind_us_sum`, `copies_behind_us_max`, `copies_behind_within_us:BOUND` | \
          `evenkeel_copies_behind_seconds` | How long writes to replicated keys took until every replica was known to have \
@@ -52,7 +51,7 @@ fn page() -> String {
     page
 }
 
-fn rows(page: &mut String, list: &[&Shown]) {
+fn rows<'s, T: 's>(page: &mut String, list: impl IntoIterator<Item = &'s Shown<T>>) {
     for shown in list {
         let metric = shown.metric_name();
         let metric = metric.map_or(String::new(), |name| format!("`{name}`"));

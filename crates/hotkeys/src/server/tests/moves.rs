@@ -64,7 +64,7 @@ retired        cold_pending cold";
 #[test]
 #[should_panic(expected = "promoted may not take a key from invalid to hot")]
 fn a_move_that_is_not_in_the_table_is_a_bug() {
-    Transitions::default().record(Event::Promoted, State::Invalid, State::Hot);
+    no_transitions().record(Event::Promoted, State::Invalid, State::Hot);
 }
 
 #[test]
