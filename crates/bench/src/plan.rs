@@ -59,6 +59,9 @@ pub struct LoadPlan {
     /// A connection whose oldest request waits longer is closed and opened anew; its requests
     /// count as unanswered.
     pub answer_timeout: Duration,
+    /// Longest wait for answers when the load ends, at most [`answer_timeout`](Self::answer_timeout); what
+    /// comes later counts as unanswered.
+    pub drain: Duration,
     /// Ends the load when no connection has been open for this long; `None` keeps trying.
     pub give_up_after: Option<Duration>,
     /// Seed of arrivals (generated keys have their own in the source).
@@ -165,6 +168,7 @@ impl LoadPlan {
             warm_up: Duration::ZERO,
             check_values: true,
             answer_timeout: Duration::from_secs(5),
+            drain: Duration::from_secs(2),
             give_up_after: None,
             seed: spec.seed,
             pin: Vec::new(),

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{PATIENCE, args, report};
-use evenkeel_bench::{BadUsage, Driver, LoadPlan, Source, Stop, Target, run};
+use evenkeel_bench::{BadUsage, Driver, LoadPlan, Source, Stop, Target, measure, run};
 use evenkeel_testkit::{Memcached, poll_until};
 use evenkeel_workload::Arrivals;
 use std::io::{BufRead, BufReader, Write};
@@ -206,6 +206,27 @@ fn a_silent_server_does_not_hang_the_run() {
         assert!(message.contains(&format!("{address} is gone")), "{message}");
         assert!(!error.is::<BadUsage>());
     }
+}
+
+#[test]
+fn answers_that_do_not_come_before_the_load_has_ended_are_told() {
+    let address = fake_server(|stream| talk_lines(stream, |_, _| true));
+    let plan = LoadPlan {
+        stop: Stop::after(Duration::from_millis(10)),
+        drain: Duration::from_millis(50),
+        ..LoadPlan::new(Target::from(address), gets_of_one_key())
+    };
+    let report = measure(plan).unwrap();
+    let counters = report.counters;
+    assert_eq!(
+        (counters.errors, counters.unanswered),
+        (1, 1),
+        "{counters:?}"
+    );
+    assert_eq!(
+        report.first_error.as_deref(),
+        Some("no answer within 50ms of the end of the load")
+    );
 }
 
 #[test]

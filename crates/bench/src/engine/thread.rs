@@ -31,9 +31,6 @@ const PUBLISH_INTERVAL: Duration = Duration::from_millis(100);
 /// Wait before a lost connection is opened anew.
 const RECONNECT_DELAY: Duration = Duration::from_millis(100);
 
-/// Longest wait for the last answers when a load ends.
-const DRAIN_MAX: Duration = Duration::from_secs(2);
-
 /// Most events of one turn.
 const EVENTS_MAX: usize = 1024;
 
@@ -155,7 +152,8 @@ impl LoadThread {
         let end_ns = stop
             .after
             .map_or(u64::MAX, |after| warm_up_ns + after.as_nanos() as u64);
-        let drain = self.work.plan.answer_timeout.min(DRAIN_MAX).as_nanos() as u64;
+        let drain = self.work.plan.drain.min(self.work.plan.answer_timeout);
+        let drain_ns = drain.as_nanos() as u64;
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut warming = warm_up_ns > 0;
         let mut drain_until_ns = None;
@@ -186,7 +184,7 @@ impl LoadThread {
             }
             if drain_until_ns.is_none() && (stopped || self.work.ended || self.work.fault.is_some())
             {
-                drain_until_ns = Some(now_ns + drain);
+                drain_until_ns = Some(now_ns + drain_ns);
                 if !self.work.ended
                     && let Some(schedule) = &mut self.schedule
                 {
@@ -197,6 +195,11 @@ impl LoadThread {
             if let Some(until) = drain_until_ns
                 && (now_ns >= until || self.connections.iter().all(Connection::is_idle))
             {
+                if !self.connections.iter().all(Connection::is_idle) {
+                    self.work.note_error(|| {
+                        format!("no answer within {drain:?} of the end of the load")
+                    });
+                }
                 for connection in &mut self.connections {
                     connection.close(&mut self.work, u64::MAX);
                 }

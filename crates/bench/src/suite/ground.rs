@@ -10,7 +10,7 @@ use crate::report::{RoundReport, median};
 use crate::run::measure_load;
 use crate::units::parse_duration;
 use crate::{BadUsage, LoadPlan, Protocol, Source, Stop, Target};
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use evenkeel_workload::{
     Arrivals, KeySizes, Mix, MultiGet, Operation, Popularity, Rate, ValueSizes, WorkloadSpec,
 };
@@ -23,6 +23,10 @@ pub(super) const WARM_UP: Duration = Duration::from_millis(200);
 
 /// Memory of each server whose items are not counted: far more than the keys need.
 pub(super) const MEMORY_MB: &str = "1024";
+
+/// Longest wait for an answer. A suite says how fast a server is, not whether its machine has time for it: on a
+/// busy one a process may get nothing to do for seconds.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Lengths of keys and values.
 pub(super) const KEY_LEN: usize = 32;
@@ -189,7 +193,9 @@ impl Ground {
             stop: Stop::after(self.duration),
             // What is read is checked once, before the measurements: checking costs the generator.
             check_values: false,
-            give_up_after: Some(Duration::from_secs(5)),
+            answer_timeout: ANSWER_TIMEOUT,
+            drain: ANSWER_TIMEOUT,
+            give_up_after: Some(ANSWER_TIMEOUT),
             pin: cores.to_vec(),
             ..LoadPlan::new(Target::from(server), Source::Generated(workload))
         }
@@ -297,10 +303,7 @@ impl Ground {
             ..self.plan(server, Operation::Get, LATENCY_CONNECTIONS)?
         };
         plan.stop.after = Some(time * LATENCY_LENGTHS);
-        let report = crate::measure(plan)?;
-        let told = report.first_error.as_deref().unwrap_or_default();
-        ensure!(report.counters.errors == 0, "{told}");
-        Ok(report)
+        crate::measure(plan)?.all_right()
     }
 
     /// Unpipelined gets a second of a server.

@@ -1,7 +1,7 @@
 //! What fits into a memory limit, what stays resident under it, and what an idle connection takes.
 
 use super::goal::{Goal, Unit};
-use super::ground::{CHECK_CONNECTIONS, CHECK_PIPELINE, Ground};
+use super::ground::{ANSWER_TIMEOUT, CHECK_CONNECTIONS, CHECK_PIPELINE, Ground};
 use super::peer::Peer;
 use super::report::{PeerResult, RowReport};
 use super::rows::{IDLE_CONNECTION_BYTES_MAX, ITEM_SIZES, ItemSize, resident_bytes_bound};
@@ -14,7 +14,6 @@ use evenkeel_runtime::raise_descriptor_limit;
 use evenkeel_workload::{KeySizes, Mix, Operation, Popularity, ValueSizes, WorkloadSpec};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 /// The memory limit under which items are counted, in megabytes; less where it must be quick.
 const LIMIT_MB: u64 = 256;
@@ -29,9 +28,6 @@ const SAMPLE_TOLERANCE: f64 = 0.02;
 /// Idle connections; fewer where it must be quick.
 const IDLE_CONNECTIONS: usize = 10_000;
 const IDLE_CONNECTIONS_QUICK: usize = 2_000;
-
-/// Longest wait for an answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Fills servers until they evict, and counts: items, and resident memory at its highest.
 pub(super) fn measure_items(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::Result<()> {

@@ -4,6 +4,7 @@
 //! Requests are of one length, and so are their answers: so many bytes read are so many answers, and as many
 //! requests follow. Nothing is compared; what server it is put on must be known to answer right.
 
+use super::ground::ANSWER_TIMEOUT;
 use super::rows::Traffic;
 use crate::echo::Shape;
 use crate::engine::thread::pin_thread;
@@ -18,9 +19,6 @@ use std::time::{Duration, Instant};
 const READ_LEN: usize = 64 << 10;
 
 const EVENTS_MAX: usize = 1024;
-
-/// Longest wait for an answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Requests one behind the other, to be sent round and round, and the length of their answers.
 pub(super) struct MinimalLoop<'r> {
