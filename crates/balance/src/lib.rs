@@ -21,6 +21,8 @@
 //! work.
 //! What a solver says is never believed: it is turned into moves, and our own code checks those (`check.rs`).
 //!
+//! What a worker should carry is its part of the load by what it can do ([`share`]).
+//!
 //! # Noise
 //!
 //! Loads waver, and a planner that follows them moves cachelets to and fro. Four things keep it still: a worker is
@@ -43,6 +45,7 @@ pub mod cluster;
 pub mod load;
 pub mod local;
 pub mod phase;
+pub mod share;
 pub mod solver;
 
 /// Sum over the loads of how far each is from their mean: the paper's measure of imbalance. 0 for no loads. O(n).

@@ -16,6 +16,7 @@ use crate::hot_keys::HotKeysNews;
 use crate::limits::LOAD_RPS_MAX;
 use crate::loads::LoadNews;
 use crate::refusal::Refusal;
+use evenkeel_balance::share::Utilization;
 
 /// What a member is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -169,6 +170,9 @@ pub struct HeartbeatAnswer {
     /// Mean requests per second of the workers of all servers that are up, without the distortion
     /// by absurd reports (see [`LOAD_CLAMP`](evenkeel_balance::load::LOAD_CLAMP)).
     pub mean_worker_load: f64,
+    /// The part of its capacity that the cluster uses, where enough servers tell their loads.
+    #[serde(default)]
+    pub utilization: Option<Utilization>,
     /// To a server that is [ending](Heartbeat::ending): that it need not wait any more.
     #[serde(default)]
     pub may_end: bool,

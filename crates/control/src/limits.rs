@@ -18,6 +18,9 @@ pub const WORKERS_TOTAL_MAX: usize = 1 << 16;
 /// published cache does on a core. More is a broken report and refused.
 pub const LOAD_RPS_MAX: f64 = 1e8;
 
+/// Largest part of its capacity that a cluster may be said to use. What is measured comes out as a little more than 1 at most.
+pub const UTILIZATION_MAX: f64 = 4.0;
+
 /// Longest heartbeat in bytes: five names, a port and a load of up to 26 bytes each worker, what is
 /// new of hot keys, the loads of workers and cachelets, and what there is to say of migrations.
 pub const HEARTBEAT_LEN_MAX: usize = 512 * 1024;

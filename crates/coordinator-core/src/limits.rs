@@ -70,14 +70,15 @@ pub const PLAN_INTERVALS: u32 = 4;
 /// Most of them: an hour.
 pub const PLAN_INTERVALS_MAX: u32 = 3600;
 
-/// Time between the end of a plan and the next, so that averages show what the first has brought.
-pub const PLAN_PAUSE: Duration = Duration::from_secs(10);
+/// Time between the end of a plan and the next: twice the time constant of loads. What a cachelet carries moves with it, so that only
+/// what full workers could not serve before has to show.
+pub const PLAN_PAUSE: Duration = Duration::from_secs(3);
 
 /// Longest such time.
 pub const PLAN_PAUSE_MAX: Duration = Duration::from_secs(86_400);
 
 /// From the end of a plan until its effect is measured.
-pub const PLAN_SETTLE: Duration = Duration::from_secs(8);
+pub const PLAN_SETTLE: Duration = PLAN_PAUSE;
 
 /// Parts of all data that one plan may copy.
 pub const PLAN_BYTES_RATIO_MAX: f64 = 0.01;

@@ -51,8 +51,8 @@ pub struct Args {
         default_value_t = limits::SERVER_SILENT.as_millis() as u64
     )]
     pub silent_ms: u64,
-    /// What becomes of plans to even out load between servers in a new cluster: observe shows them, approve waits
-    /// for an operator, automatic carries them out. Later `evenkeel plans mode` counts
+    /// What becomes of plans to even out load between servers in a new cluster: automatic carries them out, approve waits
+    /// for an operator, observe shows them. Later `evenkeel plans mode` counts
     #[arg(
         long,
         value_name = "MODE",

@@ -1,5 +1,6 @@
 //! What a program is told that is a member.
 
+use evenkeel_balance::share::ClusterLoad;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,8 @@ pub enum MemberEvent {
     },
     /// A map newer than all before.
     Map(Arc<ClusterMap>),
-    /// The cluster's mean requests per second of a worker, when it has changed.
-    ClusterLoad(f64),
+    /// What the cluster's workers carry, when it has changed.
+    ClusterLoad(ClusterLoad),
     /// The operator's choices: at first, and when they have changed.
     Settings(Settings),
     /// Whether the coordinator moves cachelets between servers by itself: at first, and when that has changed.

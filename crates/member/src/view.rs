@@ -7,7 +7,8 @@ use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{Epoch, ServerId};
 
 use crate::event::MemberEvent;
-use evenkeel_control::limits::LOAD_RPS_MAX;
+use evenkeel_balance::share::{ClusterLoad, Utilization};
+use evenkeel_control::limits::{LOAD_RPS_MAX, UTILIZATION_MAX};
 use evenkeel_coordinator_core::{HeartbeatAnswer, MemberKind, Settings};
 
 /// Reason of a refusal: the answer came from a leader that is none any more.
@@ -23,7 +24,7 @@ pub(crate) struct View {
     pub(crate) epoch: Epoch,
     /// The map of that epoch.
     pub(crate) map: Option<Arc<ClusterMap>>,
-    pub(crate) cluster_load: Option<f64>,
+    pub(crate) cluster_load: Option<ClusterLoad>,
     pub(crate) balances: Option<bool>,
     pub(crate) settings: Option<Settings>,
     pub(crate) found: bool,
@@ -50,6 +51,10 @@ impl View {
         }
         if !(0.0..=LOAD_RPS_MAX).contains(&answer.mean_worker_load) {
             return bad("the mean load is no load");
+        }
+        let is_part = |used: Utilization| (0.0..=UTILIZATION_MAX).contains(&used.0);
+        if !answer.utilization.is_none_or(is_part) {
+            return bad("the utilization is none");
         }
         if answer.settings.unsound().is_some() {
             return bad("a setting is out of range");
@@ -96,7 +101,10 @@ impl View {
             self.map = Some(Arc::clone(&map));
             events.push(MemberEvent::Map(map));
         }
-        let load = answer.mean_worker_load;
+        let load = ClusterLoad {
+            mean: answer.mean_worker_load,
+            utilization: answer.utilization,
+        };
         if self.cluster_load.replace(load) != Some(load) {
             events.push(MemberEvent::ClusterLoad(load));
         }
@@ -129,6 +137,7 @@ mod tests {
             leader: 0,
             map: Some(map(epoch)),
             mean_worker_load: 10.0,
+            utilization: Some(Utilization(0.5)),
             balances: false,
             settings: Settings::default(),
             interval_ms: 500,
@@ -144,7 +153,10 @@ mod tests {
             MemberEvent::Settings(Settings::default()),
             MemberEvent::Balances(false),
             MemberEvent::Map(map(3)),
-            MemberEvent::ClusterLoad(10.0),
+            MemberEvent::ClusterLoad(ClusterLoad {
+                mean: 10.0,
+                utilization: Some(Utilization(0.5)),
+            }),
         ];
         assert_eq!(first, expected);
         assert_eq!(view.take(MemberKind::Proxy, answer(3)).unwrap(), []);
@@ -183,11 +195,15 @@ mod tests {
     #[test]
     fn answers_that_make_no_sense_are_not_used() {
         type Break = fn(&mut HeartbeatAnswer);
-        let cases: [(Break, &str); 9] = [
+        let cases: [(Break, &str); 10] = [
             (|a| a.server_id = Some(ServerId(1)), "bad_answer"),
             (|a| a.mean_worker_load = f64::NAN, "bad_answer"),
             (|a| a.mean_worker_load = f64::INFINITY, "bad_answer"),
             (|a| a.mean_worker_load = -1.0, "bad_answer"),
+            (
+                |a| a.utilization = Some(Utilization(f64::NAN)),
+                "bad_answer",
+            ),
             (|a| a.map = Some(map(6)), "bad_answer"),
             (|a| a.epoch = Epoch(9), "bad_answer"),
             (|a| *a = answer(4), "bad_answer"),

@@ -62,7 +62,7 @@ pub use round_trip::shortest_round_trip;
 pub use secrets::read_secret;
 pub use signals::{ProcessSignal, ProcessSignals};
 pub use stream::Stream;
-pub use threads::{pin_to_core, spawn_named};
+pub use threads::{ProcessorTimes, pin_to_core, spawn_named};
 pub use tls::{
     Certificates, ClientCertificates, PreparedCertificates, TlsClient, TlsClientFiles, TlsConfig,
     TlsContext, TlsContexts, TlsFailure, TlsFiles, TlsKind, TlsStream, TlsVersion,

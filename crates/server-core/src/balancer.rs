@@ -17,6 +17,7 @@ use evenkeel_balance::local::{
 use evenkeel_balance::phase::{
     Deed, Interval, LocalDuty, Measurement, PhaseConfig, PhaseCounts, Phases, State,
 };
+use evenkeel_balance::share::ClusterLoad;
 use evenkeel_balance::solver::SolverCounts;
 use evenkeel_hotkeys::config::Mode;
 use evenkeel_types::map::ClusterMap;
@@ -61,7 +62,7 @@ pub struct ServerBalancer {
     phases: Phases,
     planner: LocalPlanner,
     homes: Homes,
-    cluster_mean: Option<f64>,
+    cluster: Option<ClusterLoad>,
     /// Where each cachelet was last seen, and since when if it was elsewhere before.
     hosts: BTreeMap<CacheletId, (u16, Option<Instant>)>,
     counts: BalancerCounts,
@@ -129,7 +130,7 @@ impl ServerBalancer {
             phases: Phases::new(config.phases),
             planner: LocalPlanner::new(config.local),
             homes: Homes::ByTurns,
-            cluster_mean: None,
+            cluster: None,
             hosts: BTreeMap::new(),
             counts: BalancerCounts::default(),
             asks_coordinator: false,
@@ -156,9 +157,9 @@ impl ServerBalancer {
         self.homes = Homes::ByMap(map, me);
     }
 
-    /// Mean load of the cluster's workers.
-    pub fn handle_cluster_load(&mut self, mean: f64) {
-        self.cluster_mean = Some(mean);
+    /// What the cluster's workers carry.
+    pub fn handle_cluster_load(&mut self, load: ClusterLoad) {
+        self.cluster = Some(load);
     }
 
     /// Ends an interval, of which every worker tells its loads. O(cachelets), and what planning takes when
@@ -177,7 +178,7 @@ impl ServerBalancer {
             at: now,
             loads: &loads,
             busy: &busy,
-            cluster_mean: self.cluster_mean,
+            cluster: self.cluster,
             replicated_keys: usize::try_from(replicated).unwrap_or(usize::MAX),
             write_share: write_share(workers),
         });
@@ -306,6 +307,7 @@ fn write_share(workers: &[WorkerLoad]) -> f64 {
 mod tests {
     use super::*;
     use core::time::Duration;
+    use evenkeel_balance::share::Utilization;
 
     /// Intervals until a server asks whose workers all have twice the mean load; `None` if it does not within a minute.
     fn asks_after(balances: bool) -> Option<u32> {
@@ -318,7 +320,10 @@ mod tests {
             local: LocalConfig::default(),
         };
         let mut balancer = ServerBalancer::new(config, 2);
-        balancer.handle_cluster_load(1_000.0);
+        balancer.handle_cluster_load(ClusterLoad {
+            mean: 1_000.0,
+            utilization: Some(Utilization(0.45)),
+        });
         balancer.handle_coordinator(balances);
         let worker = |worker| WorkerLoad {
             worker,

@@ -5,6 +5,7 @@
 
 use crate::control::{Control, WorkerHandle, ask};
 use evenkeel_balance::cachelet_load::{INTERVAL, WorkerLoad};
+use evenkeel_balance::share::ClusterLoad;
 use evenkeel_runtime::Clock;
 use evenkeel_server_core::balancer::{BalancerConfig, BalancerView, ServerBalancer};
 use evenkeel_types::ServerId;
@@ -38,9 +39,9 @@ impl SharedBalancer {
         self.lock().handle_map(map, me);
     }
 
-    /// Mean load of the cluster's workers.
-    pub fn handle_cluster_load(&self, mean: f64) {
-        self.lock().handle_cluster_load(mean);
+    /// What the cluster's workers carry.
+    pub fn handle_cluster_load(&self, load: ClusterLoad) {
+        self.lock().handle_cluster_load(load);
     }
 
     /// Whether the coordinator moves cachelets between servers by itself.

@@ -200,7 +200,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
     parts.exit.begin();
     parts.mark.begin();
     let mut worker = Worker {
-        naps: Naps::default(),
+        naps: Naps::new(parts.clock.now().monotonic),
         parts,
         clients: Vec::new(),
         ready: VecDeque::new(),
@@ -242,7 +242,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         let read = clock.now();
         now = worker.parts.core.now(read);
         if let Some(nap) = nap {
-            worker.parts.core.handle_slept(nap.lasted(now.monotonic));
+            worker.naps.end(nap, now.monotonic);
         }
         let is_quiet = !worker.take_completions() && events.is_empty();
         for event in &events {
@@ -526,8 +526,10 @@ impl Worker {
 
     fn keep_time(&mut self, now: Now) {
         if now.monotonic >= self.parts.core.poll_deadline() {
+            if let Some(idle) = self.naps.take(now.monotonic) {
+                self.parts.core.handle_slept(idle);
+            }
             self.parts.core.handle_timeout(now);
-            self.naps.begin_slot();
             let (core, gauges) = (&self.parts.core, &self.parts.gauges);
             gauges.set_load(core.load());
             gauges.set_has_hot_keys(core.has_hot_keys());

@@ -189,9 +189,9 @@ impl Listener {
                     self.lease.handle_map(&map, me);
                 }
             }
-            MemberEvent::ClusterLoad(mean) => {
-                self.balancer.handle_cluster_load(mean);
-                self.tell(&Control::ClusterLoad(mean));
+            MemberEvent::ClusterLoad(load) => {
+                self.balancer.handle_cluster_load(load);
+                self.tell(&Control::ClusterLoad(load.mean));
             }
             MemberEvent::Balances(balances) => self.balancer.handle_coordinator(balances),
             MemberEvent::Settings(settings) => {

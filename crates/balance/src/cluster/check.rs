@@ -7,7 +7,8 @@ use evenkeel_types::{ServerId, WorkerRef};
 use super::draft::{most_believed, reported_load};
 use super::report::{CacheletNumber, CacheletReport, ClusterReport};
 use super::{ClusterConfig, ClusterPlan, Move};
-use crate::{ROUNDING, mean};
+use crate::ROUNDING;
+use crate::share::{Measured, Utilization, capacities};
 
 /// Why a plan is not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
@@ -46,6 +47,8 @@ pub enum Refusal {
 /// The owners and their loads while a plan is carried out on paper.
 struct Paper<'a> {
     loads: BTreeMap<WorkerRef, f64>,
+    /// What each may be loaded to: nobody is to be overloaded by a plan.
+    most: BTreeMap<WorkerRef, f64>,
     /// What loads may differ by after additions in another order.
     tolerance: f64,
     /// Owners of the cachelets that the plan names.
@@ -88,7 +91,7 @@ pub fn check(
             return Err(Refusal::NoMemory(id));
         }
     }
-    paper.check_loads(config, &before)?;
+    paper.check_loads(&before)?;
     paper.check_predictions(&before, plan)
 }
 
@@ -97,6 +100,7 @@ impl<'a> Paper<'a> {
         let named: BTreeSet<CacheletNumber> = moves.iter().map(|it| it.cachelet).collect();
         let mut paper = Paper {
             loads: BTreeMap::new(),
+            most: BTreeMap::new(),
             tolerance: 0.0,
             owners: BTreeMap::new(),
             accepts: BTreeMap::new(),
@@ -105,6 +109,7 @@ impl<'a> Paper<'a> {
             bytes: 0,
         };
         let most = most_believed(report);
+        let mut measured = Vec::new();
         for server in &report.servers {
             paper.accepts.insert(server.server, server.accepts);
             paper.memory.insert(server.server, server.memory_bytes());
@@ -116,6 +121,10 @@ impl<'a> Paper<'a> {
                 let said = reported_load(worker.load, worker.cachelets.iter().map(|c| c.load));
                 let part = if said > most { most / said } else { 1.0 };
                 paper.loads.insert(at, said.min(most));
+                measured.push(Measured {
+                    load: said.min(most),
+                    busy: worker.busy,
+                });
                 for c in &worker.cachelets {
                     if named.contains(&c.cachelet) {
                         paper.owners.insert(c.cachelet, (at, c, c.load * part));
@@ -123,6 +132,14 @@ impl<'a> Paper<'a> {
                 }
             }
         }
+        // Servers come in ascending order, so that workers do.
+        let loads: Vec<f64> = paper.loads.values().copied().collect();
+        let capacities = capacities(&measured);
+        let utilization = Utilization::of(&loads, &capacities);
+        let most = capacities
+            .iter()
+            .map(|&it| utilization.share(it).overloaded);
+        paper.most = paper.loads.keys().copied().zip(most).collect();
         paper.tolerance = ROUNDING * (1.0 + paper.loads.values().sum::<f64>());
         paper
     }
@@ -163,16 +180,9 @@ impl<'a> Paper<'a> {
         Ok(())
     }
 
-    fn check_loads(
-        &self,
-        config: &ClusterConfig,
-        before: &BTreeMap<WorkerRef, f64>,
-    ) -> Result<(), Refusal> {
-        let all: Vec<f64> = before.values().copied().collect();
-        let relative = config.permissible_ratio * mean(&all);
-        let permissible = config.worker_load_max.map_or(relative, |m| relative.min(m));
+    fn check_loads(&self, before: &BTreeMap<WorkerRef, f64>) -> Result<(), Refusal> {
         for (&worker, &load) in &self.loads {
-            if load > permissible.max(before[&worker]) + self.tolerance {
+            if load > self.most[&worker].max(before[&worker]) + self.tolerance {
                 return Err(Refusal::Overloads { worker, load });
             }
         }

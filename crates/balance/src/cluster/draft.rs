@@ -7,7 +7,8 @@ use evenkeel_types::WorkerRef;
 use super::report::{CacheletNumber, ClusterReport, ServerReport};
 use super::{ClusterConfig, LoadChange, Move, Spread};
 use crate::load;
-use crate::{deviation, mean};
+use crate::mean;
+use crate::share::{Measured, Share, Utilization, capacities};
 
 /// A server in a draft.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub struct DraftServer {
     pub accepts: bool,
     /// Sum of its workers' loads.
     pub load: f64,
+    /// Sum of their capacities.
+    pub capacity: f64,
     /// What its cachelets take.
     pub memory_bytes: u64,
     /// What they may take.
@@ -25,9 +28,9 @@ pub struct DraftServer {
 }
 
 impl DraftServer {
-    /// Mean load of its workers.
-    pub fn load_mean(&self) -> f64 {
-        self.load / self.workers.len().max(1) as f64
+    /// The part of its capacity that it uses.
+    pub fn utilization(&self) -> f64 {
+        self.load / self.capacity
     }
 }
 
@@ -44,8 +47,19 @@ pub struct DraftWorker {
     pub load_before: f64,
     /// Part of its time that it has something to do.
     pub busy: f64,
+    /// The load at which it would be busy all the time. Above 0.
+    pub capacity: f64,
+    /// What it should carry, which no move changes.
+    pub share: Share,
     /// Its cachelets, as places in the list of all cachelets.
     pub cachelets: Vec<usize>,
+}
+
+impl DraftWorker {
+    /// The part of its capacity that it uses.
+    pub fn utilization(&self) -> f64 {
+        self.load / self.capacity
+    }
 }
 
 /// A cachelet in a draft.
@@ -71,6 +85,7 @@ pub struct Draft<'a> {
     workers: Vec<DraftWorker>,
     cachelets: Vec<DraftCachelet>,
     load_mean: f64,
+    utilization: Utilization,
     bytes_max: u64,
     bytes: u64,
     moves: Vec<Move>,
@@ -85,6 +100,7 @@ impl<'a> Draft<'a> {
             workers: Vec::new(),
             cachelets: Vec::new(),
             load_mean: 0.0,
+            utilization: Utilization::default(),
             bytes_max: 0,
             bytes: 0,
             moves: Vec::new(),
@@ -93,11 +109,27 @@ impl<'a> Draft<'a> {
         for server in &report.servers {
             draft.add_server(server, most);
         }
-        let loads: Vec<f64> = draft.workers.iter().map(|worker| worker.load).collect();
-        draft.load_mean = mean(&loads);
+        draft.share_out();
         let bytes: u64 = draft.servers.iter().map(|s| s.memory_bytes).sum();
         draft.bytes_max = config.bytes_max(bytes);
         draft
+    }
+
+    /// Says what each worker should carry.
+    fn share_out(&mut self) {
+        let measured = self.workers.iter().map(|worker| Measured {
+            load: worker.load,
+            busy: worker.busy,
+        });
+        let capacities = capacities(&measured.collect::<Vec<_>>());
+        let loads: Vec<f64> = self.workers.iter().map(|worker| worker.load).collect();
+        self.load_mean = mean(&loads);
+        self.utilization = Utilization::of(&loads, &capacities);
+        for (worker, capacity) in self.workers.iter_mut().zip(capacities) {
+            worker.capacity = capacity;
+            worker.share = self.utilization.share(capacity);
+            self.servers[worker.server].capacity += capacity;
+        }
     }
 
     fn add_server(&mut self, report: &ServerReport, most: f64) {
@@ -129,12 +161,15 @@ impl<'a> Draft<'a> {
                 load,
                 load_before: load,
                 busy: worker.busy,
+                capacity: 0.0,
+                share: Share::default(),
                 cachelets: (from..self.cachelets.len()).collect(),
             });
         }
         let workers = &self.workers[first..];
         self.servers.push(DraftServer {
             load: workers.iter().map(|worker| worker.load).sum(),
+            capacity: 0.0,
             workers: first..self.workers.len(),
             accepts: report.accepts,
             memory_bytes: report.memory_bytes(),
@@ -173,47 +208,46 @@ impl<'a> Draft<'a> {
         self.load_mean
     }
 
-    /// Load above which a worker is overloaded, if it is busy enough.
-    pub fn overloaded(&self) -> f64 {
-        let relative = self.config.overloaded_ratio * self.load_mean;
-        self.config
-            .worker_load_max
-            .map_or(relative, |most| relative.min(most))
+    /// Whether a worker has more than what is permissible.
+    pub fn is_above(&self, worker: usize) -> bool {
+        let worker = &self.workers[worker];
+        worker.load > worker.share.permissible
     }
 
-    /// Load that nobody is loaded beyond by a plan.
-    pub fn permissible(&self) -> f64 {
-        let relative = self.config.permissible_ratio * self.load_mean;
-        self.config
-            .worker_load_max
-            .map_or(relative, |most| relative.min(most))
-    }
-
-    /// Workers that are overloaded, the most loaded first.
+    /// Workers that have more than what is permissible, those that use most of their capacity first. Whoever makes a plan
+    /// because of one that is overloaded relieves the others, too: the next plan is some time away.
     pub fn sources(&self) -> Vec<usize> {
         let mut sources: Vec<usize> = (0..self.workers.len())
-            .filter(|&w| self.is_overloaded(w))
+            .filter(|&w| self.is_above(w))
             .collect();
         sources.sort_by(|&a, &b| {
-            let (load_a, load_b) = (self.workers[a].load, self.workers[b].load);
-            load_b.total_cmp(&load_a).then(a.cmp(&b))
+            let [used_a, used_b] = [a, b].map(|worker| self.workers[worker].utilization());
+            used_b.total_cmp(&used_a).then(a.cmp(&b))
         });
         sources
     }
 
     fn is_overloaded(&self, worker: usize) -> bool {
         let worker = &self.workers[worker];
-        worker.load > self.overloaded() && worker.busy >= self.config.busy_min
+        worker.load > worker.share.overloaded && worker.busy >= self.config.busy_min
     }
 
     /// How load is spread now.
     pub fn spread(&self) -> Spread {
-        let loads: Vec<f64> = self.workers.iter().map(|worker| worker.load).collect();
+        let workers = self.workers.iter();
         Spread {
-            load_max: loads.iter().copied().fold(0.0, f64::max),
+            load_max: workers
+                .clone()
+                .map(|worker| worker.load)
+                .fold(0.0, f64::max),
             load_mean: self.load_mean,
-            deviation: deviation(&loads),
-            overloaded: (0..loads.len()).filter(|&w| self.is_overloaded(w)).count(),
+            utilization: self.utilization,
+            deviation: workers
+                .map(|worker| (worker.load - worker.share.fair).abs())
+                .sum(),
+            overloaded: (0..self.workers.len())
+                .filter(|&w| self.is_overloaded(w))
+                .count(),
         }
     }
 
@@ -245,23 +279,33 @@ impl<'a> Draft<'a> {
     /// for its load and its memory, and there are moves and bytes left. The first move may copy any number of bytes.
     pub fn may_move(&self, cachelet: usize, to: usize) -> bool {
         self.may_get(cachelet, to, 1, 0)
-            && self.workers[to].load + self.cachelets[cachelet].load <= self.permissible()
+            && self.may_shift(
+                self.cachelets[cachelet].worker,
+                to,
+                self.cachelets[cachelet].load,
+            )
     }
 
-    /// Whether two cachelets may change places. The load of none of the two owners may get beyond what is
-    /// permissible, unless it falls.
+    /// Whether two cachelets may change places: as for [`may_move`](Self::may_move), for what one has more than the other.
     pub fn may_swap(&self, a: usize, b: usize) -> bool {
         let (worker_a, worker_b) = (self.cachelets[a].worker, self.cachelets[b].worker);
         let shifted = self.cachelets[a].load - self.cachelets[b].load;
-        let is_permitted = |worker: usize, more: f64| {
-            let load = self.workers[worker].load;
-            more <= 0.0 || load + more <= self.permissible()
-        };
         self.may_get(a, worker_b, 2, self.cachelets[b].memory_bytes)
             && self.may_get(b, worker_a, 2, self.cachelets[a].memory_bytes)
             && self.bytes_of(a, worker_b) + self.bytes_of(b, worker_a) <= self.bytes_left()
-            && is_permitted(worker_a, -shifted)
-            && is_permitted(worker_b, shifted)
+            && match shifted >= 0.0 {
+                true => self.may_shift(worker_a, worker_b, shifted),
+                false => self.may_shift(worker_b, worker_a, -shifted),
+            }
+    }
+
+    /// Whether so much load may go from one worker to another: up to what is permissible there; where a single cachelet is
+    /// more than that leaves room for, up to what the other one still has, if nobody is overloaded by it.
+    fn may_shift(&self, from: usize, to: usize, load: f64) -> bool {
+        let (from, to) = (&self.workers[from], &self.workers[to]);
+        let (left, after) = (from.load - load, to.load + load);
+        after <= to.share.permissible
+            || after <= to.share.overloaded && after / to.capacity <= left / from.capacity
     }
 
     /// Everything but the load. `freed` bytes of memory leave the destination at the same time.
@@ -337,17 +381,11 @@ impl<'a> Draft<'a> {
 
     /// Servers that would have to be added, if the cluster as a whole is hot.
     pub(super) fn servers_wanted(&self) -> Option<usize> {
-        let workers = self.workers.len() as f64;
-        let busy = self.workers.iter().map(|w| w.busy.min(1.0)).sum::<f64>() / workers;
-        let per_time = (busy > self.config.busy_all_hot).then(|| busy / self.config.busy_wanted);
-        let most = self.config.worker_load_max;
-        let per_load = most
-            .filter(|&most| self.load_mean > most)
-            .map(|most| self.load_mean / most);
-        let factor = match (per_time, per_load) {
-            (None, None) => return None,
-            (a, b) => a.unwrap_or(1.0).max(b.unwrap_or(1.0)),
-        };
+        let Utilization(used) = self.utilization;
+        if used <= self.config.busy_all_hot {
+            return None;
+        }
+        let factor = used / self.config.busy_wanted;
         let servers = self.servers.len() as f64;
         Some(((servers * (factor - 1.0)).ceil() as usize).max(1))
     }

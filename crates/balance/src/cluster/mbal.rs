@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
 use super::Planner;
-use super::draft::Draft;
+use super::draft::{Draft, DraftWorker};
 use super::program;
 use crate::ROUNDING;
 use crate::local::Effort;
@@ -89,13 +89,12 @@ impl Planner for Mbal {
             }
         }
         let key = |draft: &Draft<'_>, worker: usize| {
-            let load = draft.workers()[worker].load;
-            (ordered(load), Reverse(worker))
+            let used = draft.workers()[worker].utilization();
+            (ordered(used), Reverse(worker))
         };
         let mut heap: BinaryHeap<_> = sources.iter().map(|&s| key(draft, s)).collect();
         while let Some((_, Reverse(source))) = heap.pop() {
-            let is_over = draft.workers()[source].load > draft.permissible();
-            if !is_over || draft.moves_left() == 0 {
+            if !draft.is_above(source) || draft.moves_left() == 0 {
                 continue;
             }
             // Without any step the worker is left as it is.
@@ -120,7 +119,7 @@ fn ordered(load: f64) -> u64 {
 
 /// Servers that accept something, the least loaded first.
 struct ServerOrder {
-    /// By mean load.
+    /// By the part of its capacity that each uses.
     order: BTreeSet<(u64, usize)>,
     keys: Vec<u64>,
 }
@@ -130,7 +129,7 @@ impl ServerOrder {
         let keys: Vec<u64> = draft
             .servers()
             .iter()
-            .map(|server| ordered(server.load_mean()))
+            .map(|server| ordered(server.utilization()))
             .collect();
         let accepting = (0..keys.len()).filter(|&s| draft.servers()[s].accepts);
         ServerOrder {
@@ -140,7 +139,7 @@ impl ServerOrder {
     }
 
     fn update(&mut self, draft: &Draft<'_>, server: usize) {
-        let key = ordered(draft.servers()[server].load_mean());
+        let key = ordered(draft.servers()[server].utilization());
         if self.order.remove(&(self.keys[server], server)) {
             self.order.insert((key, server));
         }
@@ -160,7 +159,7 @@ struct Step {
     to: usize,
     back: Option<usize>,
     relieves: bool,
-    /// What it lowers the sum of the squared loads by, half of it.
+    /// See [`lowered`].
     gain: f64,
     bytes: u64,
 }
@@ -189,7 +188,8 @@ fn moves(draft: &Draft<'_>, source: usize, servers: &[usize]) -> Vec<Step> {
     let mut steps = Vec::new();
     for &server in servers {
         let workers = draft.servers()[server].workers.clone();
-        let Some(to) = workers.min_by_key(|&w| (ordered(draft.workers()[w].load), w)) else {
+        let Some(to) = workers.min_by_key(|&w| (ordered(draft.workers()[w].utilization()), w))
+        else {
             continue;
         };
         for &cachelet in &draft.workers()[source].cachelets {
@@ -231,15 +231,22 @@ fn step(
 ) -> Option<Step> {
     let returned = back.map_or(0.0, |back| draft.cachelet(back).load);
     let shifted = draft.cachelet(cachelet).load - returned;
-    let (load, load_to) = (draft.workers()[source].load, draft.workers()[to].load);
-    let gain = shifted * (load - load_to - shifted);
+    let (from, to_worker) = (&draft.workers()[source], &draft.workers()[to]);
+    let gain = lowered(from, to_worker, shifted);
     let is_worth_it = shifted >= STEP_RATIO_MIN * draft.load_mean() + ROUNDING && gain > 0.0;
     is_worth_it.then(|| Step {
         cachelet,
         to,
         back,
-        relieves: load - shifted <= draft.permissible(),
+        relieves: from.load - shifted <= from.share.permissible,
         gain,
         bytes: draft.bytes_of(cachelet, to) + back.map_or(0, |b| draft.bytes_of(b, source)),
     })
+}
+
+/// What it lowers the sum of the squared loads by, half of it, if so much load goes from one to the other; each
+/// load counts by its worker's capacity.
+fn lowered(from: &DraftWorker, to: &DraftWorker, shifted: f64) -> f64 {
+    let weight = from.capacity / to.capacity;
+    shifted * (from.load - to.load * weight - shifted * (1.0 + weight) / 2.0)
 }

@@ -27,7 +27,7 @@
 //!
 //! A load counts as at most [`LOAD_CLAMP`] times the median. Otherwise one worker that reports a thousand times its
 //! load would raise the mean so far that nobody else is overloaded and everything may go anywhere. A worker that
-//! claims to be idle gets load up to the limit and no more. Either way, a plan moves a hundredth of the data, or one cachelet.
+//! claims to be idle gets load up to the limit and no more; what it can do counts as twice the usual capacity at most. Either way, a plan moves a hundredth of the data, or one cachelet.
 
 mod check;
 mod draft;
@@ -39,6 +39,8 @@ mod tests;
 
 use evenkeel_types::WorkerRef;
 use serde::{Deserialize, Serialize};
+
+use crate::share::{BUSY_MIN, Utilization};
 
 pub use crate::load::{LOAD_CLAMP, LOAD_CLAMP_FLOOR_RPS};
 pub use check::{Refusal, check};
@@ -53,17 +55,11 @@ pub use report::{
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClusterConfig {
-    /// A worker with more than so many times the mean load is overloaded.
-    pub overloaded_ratio: f64,
-    /// It is relieved down to so many times the mean, and nobody is loaded beyond that.
-    pub permissible_ratio: f64,
-    /// Load of a worker that counts as overload whatever the mean, where somebody has found out what one can do.
-    pub worker_load_max: Option<f64>,
     /// A worker that is busy for less than this part of its time is not overloaded.
     pub busy_min: f64,
-    /// With workers busy for more than this part of their time on average the whole cluster is hot.
+    /// A cluster that uses more than this part of its capacity is hot as a whole.
     pub busy_all_hot: f64,
-    /// So busy are workers to be after servers were added.
+    /// The part that it is to use after servers were added.
     pub busy_wanted: f64,
     /// A server is not filled beyond this part of its memory, so that nothing is evicted for what comes.
     pub memory_ratio_max: f64,
@@ -73,6 +69,9 @@ pub struct ClusterConfig {
     pub bytes_ratio_max: f64,
     /// Bytes that one plan may copy however small a part of the data they may be.
     pub bytes_free: u64,
+    /// Whether to relieve whoever has more than what is permissible though nobody is overloaded: once a plan was made, until
+    /// there is none. Where a worker was full, the first plan could not see how much it was asked for.
+    pub finish: bool,
     /// A plan has to lower the deviation by so much, in parts of the mean load.
     pub gain_ratio_min: f64,
 }
@@ -87,16 +86,14 @@ impl ClusterConfig {
 impl Default for ClusterConfig {
     fn default() -> Self {
         ClusterConfig {
-            overloaded_ratio: 1.15,
-            permissible_ratio: 1.05,
-            worker_load_max: None,
-            busy_min: 0.3,
+            busy_min: BUSY_MIN,
             busy_all_hot: 0.85,
             busy_wanted: 0.6,
             memory_ratio_max: 0.95,
             moves_max: 256,
             bytes_ratio_max: 0.01,
             bytes_free: 0,
+            finish: false,
             gain_ratio_min: 0.05,
         }
     }
@@ -109,7 +106,10 @@ pub struct Spread {
     pub load_max: f64,
     /// Mean load.
     pub load_mean: f64,
-    /// Sum of how far each worker is from the mean.
+    /// The part of its capacity that the cluster uses.
+    #[serde(default)]
+    pub utilization: Utilization,
+    /// Sum of how far each worker is from its fair share.
     pub deviation: f64,
     /// Workers that are overloaded.
     pub overloaded: usize,
@@ -184,7 +184,7 @@ pub enum ClusterAnswer {
         /// Its [`gain_ratio`](ClusterPlan::gain_ratio).
         gain_ratio: f64,
     },
-    /// The cluster as a whole is hot: only more servers help.
+    /// The cluster as a whole is hot, and moves are no help: only more servers are.
     AddServers {
         /// How many like the present ones would do.
         servers: usize,
@@ -217,25 +217,19 @@ pub fn spread(report: &ClusterReport, config: &ClusterConfig) -> Result<Spread, 
 ///
 /// # Panics
 ///
-/// If overload begins below what is permissible, or if the plan breaks the limits: the draft is broken.
+/// If the plan breaks the limits: the draft is broken.
 pub fn plan(
     planner: &mut dyn Planner,
     report: &ClusterReport,
     config: &ClusterConfig,
 ) -> Result<ClusterAnswer, BadReport> {
-    assert!(
-        config.permissible_ratio <= config.overloaded_ratio,
-        "{config:?}"
-    );
     report.validate()?;
     let mut draft = Draft::new(report, config);
     let before = draft.spread();
-    if before.overloaded == 0 {
+    if before.overloaded == 0 && !config.finish {
         return Ok(ClusterAnswer::Even);
     }
-    if let Some(servers) = draft.servers_wanted() {
-        return Ok(ClusterAnswer::AddServers { servers });
-    }
+    let servers_wanted = draft.servers_wanted();
     planner.relieve(&mut draft);
     let plan = ClusterPlan {
         after: draft.spread(),
@@ -244,14 +238,14 @@ pub fn plan(
         moves: draft.into_moves(),
         before,
     };
-    if plan.moves.is_empty() {
-        let overloaded = before.overloaded;
-        return Ok(ClusterAnswer::NoRoom { overloaded });
-    }
     check(report, config, &plan).expect("a draft keeps the limits");
     let gain_ratio = plan.gain_ratio();
-    if gain_ratio < config.gain_ratio_min {
-        return Ok(ClusterAnswer::TooSmall { gain_ratio });
-    }
-    Ok(ClusterAnswer::Plan(plan))
+    let overloaded = before.overloaded;
+    Ok(match servers_wanted {
+        _ if gain_ratio >= config.gain_ratio_min => ClusterAnswer::Plan(plan),
+        Some(servers) if overloaded > 0 => ClusterAnswer::AddServers { servers },
+        _ if overloaded == 0 => ClusterAnswer::Even,
+        _ if plan.moves.is_empty() => ClusterAnswer::NoRoom { overloaded },
+        _ => ClusterAnswer::TooSmall { gain_ratio },
+    })
 }

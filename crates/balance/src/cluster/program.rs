@@ -4,13 +4,13 @@
 //!
 //! ```text
 //! minimise  Σ d_j + Σ (cost of the move)·x      over the source and the workers of the destination
-//! with      d_j ≥ 0,  d_j ≥ L_j' − L_mean       for each worker of the destination
-//!           d_a ≥ L_a' − T                      for the source
-//!           L_j' ≤ T                            for each worker of the destination
+//! with      d_j ≥ 0,  d_j ≥ L_j' − F_j          for each worker of the destination
+//!           d_a ≥ L_a' − T_a                    for the source
+//!           L_j' ≤ T_j                          for each worker of the destination
 //!           Σ bytes·x ≤ what the destination and the plan have left
 //! ```
 //!
-//! The paper closes the gap between the source and the destination's workers. Here what counts is how far each is
+//! `F` is a worker's fair share, `T` what is permissible ([`share`](crate::share)). The paper closes the gap between the source and the destination's workers. Here what counts is how far each is
 //! above what it should be, and a move costs more the more it copies: an idle server would otherwise draw half of
 //! the source's load, most of it for nothing, out of the bytes that other sources need.
 
@@ -87,6 +87,7 @@ pub(super) fn least_gap(
     }
     constraints.push(constraint!(bytes <= 1.0));
     for worker in workers.iter().copied().chain([source]) {
+        let share = draft.workers()[worker].share;
         let mut after = Expression::from(load(worker) / unit);
         for &(cachelet, to, x) in &choices {
             let part = draft.cachelet(cachelet).load / unit;
@@ -99,10 +100,10 @@ pub(super) fn least_gap(
         let above = variables.add(variable().min(0.0));
         objective += above;
         if worker == source {
-            constraints.push(constraint!(after - above <= draft.permissible() / unit));
+            constraints.push(constraint!(after - above <= share.permissible / unit));
         } else {
-            let most = draft.permissible().max(load(worker)) / unit;
-            constraints.push(constraint!(after.clone() - above <= 1.0));
+            let most = share.permissible.max(load(worker)) / unit;
+            constraints.push(constraint!(after.clone() - above <= share.fair / unit));
             constraints.push(constraint!(after <= most));
         }
     }

@@ -30,6 +30,9 @@ pub struct Measurement {
     pub deviation: f64,
     /// Mean load of the cluster's workers, or of the server's where nobody knows it.
     pub cluster_mean: f64,
+    /// What each of the server's workers should carry, by what it can do.
+    #[serde(default)]
+    pub fair_load: f64,
     /// Workers that are overloaded.
     pub overloaded: usize,
     /// Workers of the server.

@@ -30,6 +30,7 @@ pub use log::{Deed, EFFECT_AFTER_INTERVALS, LOG_ENTRIES_MAX, Log, LogEntry, Meas
 pub use state::{Event, MOVES, STATES, State, Transitions};
 
 use super::local::{LocalAnswer, LocalCause, LocalLimits};
+use super::share::{self, BUSY_MIN, ClusterLoad, Measured, Share, Utilization};
 use super::{deviation, mean};
 
 /// So many plans of phase 2 that promise to relieve everybody are each given [`PhaseConfig::intervals_patience`] to
@@ -40,11 +41,6 @@ pub const PLANS_TRUSTED_MAX: u32 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PhaseConfig {
-    /// A worker with more than so many times the cluster's mean load is overloaded.
-    pub overloaded_ratio: f64,
-    /// It is relieved down to so many times the mean, and nobody is loaded beyond that. The gap between the two is
-    /// what loads may waver by without anything being moved.
-    pub permissible_ratio: f64,
     /// A worker that is busy for less than this part of its time is not overloaded.
     pub busy_min: f64,
     /// Intervals that an imbalance has to last, and that it has to be gone for (the paper's four).
@@ -73,9 +69,7 @@ pub struct PhaseConfig {
 impl Default for PhaseConfig {
     fn default() -> Self {
         PhaseConfig {
-            overloaded_ratio: 1.15,
-            permissible_ratio: 1.05,
-            busy_min: 0.3,
+            busy_min: BUSY_MIN,
             intervals_min: 4,
             intervals_patience: 4,
             replicated_keys_high: 128,
@@ -99,8 +93,8 @@ pub struct Interval<'a> {
     pub loads: &'a [f64],
     /// Part of its time that each worker has something to do. As many as loads.
     pub busy: &'a [f64],
-    /// Mean load of the cluster's workers, where the coordinator has told it.
-    pub cluster_mean: Option<f64>,
+    /// The cluster's, where the coordinator has told it.
+    pub cluster: Option<ClusterLoad>,
     /// Keys that have replicas elsewhere.
     pub replicated_keys: usize,
     /// Part of the requests for the overloaded workers' hottest keys that write. 0 where nobody is overloaded.
@@ -182,15 +176,7 @@ pub struct Phases {
 
 impl Phases {
     /// A machine of a server that is even.
-    ///
-    /// # Panics
-    ///
-    /// If overload begins below what is permissible: each relief would be the next overload.
     pub fn new(config: PhaseConfig) -> Self {
-        assert!(
-            config.permissible_ratio <= config.overloaded_ratio,
-            "{config:?}"
-        );
         Phases {
             config,
             state: State::Even,
@@ -250,7 +236,8 @@ impl Phases {
     /// If there are not as many loads as parts of time.
     pub fn handle_interval(&mut self, interval: &Interval<'_>) -> Duties {
         assert_eq!(interval.loads.len(), interval.busy.len());
-        let now = self.measure(interval);
+        let share = share_of(interval);
+        let now = self.measure(interval, share);
         self.last = now;
         self.interval += 1;
         self.log.measure(self.interval, now);
@@ -260,12 +247,12 @@ impl Phases {
             (self.hot, self.calm) = (0, self.calm.saturating_add(1));
         }
         self.in_state = self.in_state.saturating_add(1);
-        if let Some((event, to)) = self.next(&now) {
+        if let Some((event, to)) = self.next(&now, share) {
             self.go(interval.at, event, to);
         }
         self.lower_sampling(now.replicated_keys);
         self.count();
-        self.duties(&now, self.idle_load(interval))
+        self.duties(&now, self.limits(interval, share))
     }
 
     /// Tells what phase 2 made of its duty.
@@ -295,18 +282,18 @@ impl Phases {
         }
     }
 
-    fn measure(&self, interval: &Interval<'_>) -> Measurement {
+    fn measure(&self, interval: &Interval<'_>, share: Share) -> Measurement {
         let load_mean = mean(interval.loads);
-        let cluster_mean = interval.cluster_mean.unwrap_or(load_mean);
-        let threshold = self.config.overloaded_ratio * cluster_mean;
-        let is_overloaded =
-            |&(&load, &busy): &(&f64, &f64)| load > threshold && busy >= self.config.busy_min;
+        let is_overloaded = |&(&load, &busy): &(&f64, &f64)| {
+            load > share.overloaded && busy >= self.config.busy_min
+        };
         let workers = interval.loads.iter().zip(interval.busy);
         Measurement {
             load_max: interval.loads.iter().copied().fold(0.0, f64::max),
             load_mean,
             deviation: deviation(interval.loads),
-            cluster_mean,
+            cluster_mean: interval.cluster.map_or(load_mean, |cluster| cluster.mean),
+            fair_load: share.fair,
             overloaded: workers.filter(is_overloaded).count(),
             workers: interval.loads.len(),
             replicated_keys: interval.replicated_keys,
@@ -315,7 +302,7 @@ impl Phases {
     }
 
     /// Where to go, and why: every decision about the state.
-    fn next(&self, now: &Measurement) -> Option<(Event, State)> {
+    fn next(&self, now: &Measurement, share: Share) -> Option<(Event, State)> {
         let has_lasted = self.hot >= self.config.intervals_min;
         let is_over = self.calm >= self.config.intervals_min;
         let had_its_time = now.overloaded > 0 && self.in_state >= self.config.intervals_patience;
@@ -348,8 +335,8 @@ impl Phases {
                 self.config.coordinated.then_some((event, to))
             }
             State::Coordinated => {
-                let has_room = !self.is_server_overloaded(now)
-                    && now.load_mean <= self.config.permissible_ratio * now.cluster_mean;
+                let has_room =
+                    !self.is_server_overloaded(now) && now.load_mean <= share.permissible;
                 (had_its_time && has_room && self.config.local)
                     .then_some((Event::ServerRelieved, State::Local))
             }
@@ -411,19 +398,21 @@ impl Phases {
         }
     }
 
-    /// The load of a worker that is just not busy enough to be overloaded, as far as the loads of this interval
-    /// tell what a worker can do.
-    fn idle_load(&self, interval: &Interval<'_>) -> f64 {
+    /// The limits of phase 2. Whoever is not busy enough to be overloaded has room whatever his share is, as far as the
+    /// loads of this interval tell what a worker can do: when a hot spot is over, what is left of it is still uneven.
+    fn limits(&self, interval: &Interval<'_>, share: Share) -> LocalLimits {
         let busy: f64 = interval.busy.iter().sum();
-        match busy > 0.0 {
+        let idle_load = match busy > 0.0 {
             true => self.config.busy_min * interval.loads.iter().sum::<f64>() / busy,
             false => 0.0,
+        };
+        LocalLimits {
+            overloaded: share.overloaded.max(idle_load),
+            permissible: share.permissible.max(idle_load),
         }
     }
 
-    /// Whoever has less than `idle_load` has room whatever the mean is: when a hot spot is over, what is left of
-    /// it is still uneven.
-    fn duties(&self, now: &Measurement, idle_load: f64) -> Duties {
+    fn duties(&self, now: &Measurement, limits: LocalLimits) -> Duties {
         let config = &self.config;
         Duties {
             replicate: config.replication,
@@ -437,10 +426,29 @@ impl Phases {
                 _ => LocalDuty::GoHome,
             },
             ask_coordinator: self.state == State::Coordinated && now.overloaded > 0,
-            limits: LocalLimits {
-                overloaded: (config.overloaded_ratio * now.cluster_mean).max(idle_load),
-                permissible: (config.permissible_ratio * now.cluster_mean).max(idle_load),
-            },
+            limits,
         }
+    }
+}
+
+/// What each worker of the server should carry.
+fn share_of(interval: &Interval<'_>) -> Share {
+    let workers = interval.loads.iter().zip(interval.busy);
+    let measured: Vec<Measured> = workers
+        .map(|(&load, &busy)| Measured { load, busy })
+        .collect();
+    let own = share::usual_capacity(&measured);
+    match interval.cluster {
+        Some(ClusterLoad {
+            mean,
+            utilization: Some(utilization),
+        }) if mean > 0.0 && utilization.0 > 0.0 => {
+            let usual = mean / utilization.0;
+            let own = share::known_capacity(&measured).unwrap_or(usual);
+            utilization.share(share::capacity_beside(own, usual))
+        }
+        // A coordinator of before tells the mean alone.
+        Some(cluster) => Utilization(cluster.mean / own).share(own),
+        None => Utilization(mean(interval.loads) / own).share(own),
     }
 }

@@ -4,6 +4,7 @@
 
 use core::fmt::Write;
 
+use super::super::share::TOLERANCE_MAX;
 use super::{Event, MOVES, PhaseConfig, STATES, State};
 
 const PAGE: &str = concat!(
@@ -43,13 +44,13 @@ fn page() -> String {
     }
     writeln!(
         page,
-        "\nA worker is overloaded above {} times the mean load of the cluster's workers, if it is busy for {} % of its\n\
-         time at least. It is relieved down to {} times the mean. Phases that are switched off are passed over.\n\
+        "\nA worker is overloaded if it uses more of its capacity than the cluster does of its own, by half of what the cluster\n\
+         has left of it and at most {} % of the capacity ([balancing](balancing.md#what-counts-as-overloaded)), and is busy for\n\
+         {} % of its time at least. Phases that are switched off are passed over.\n\
          Whatever the state, lent cachelets go home when their lease is over and their home has room, and with more\n\
          than {} replicated keys a server samples {} % of what it samples otherwise.",
-        config.overloaded_ratio,
+        TOLERANCE_MAX * 100.0,
         config.busy_min * 100.0,
-        config.permissible_ratio,
         config.replicated_keys_high,
         config.sampling_ratio_lowered * 100.0,
     )
@@ -97,8 +98,7 @@ fn meaning(event: Event, config: &PhaseConfig) -> String {
             config.server_overloaded_ratio * 100.0
         ),
         Event::ServerRelieved => format!(
-            "the server's mean load is at most {} times the cluster's, some worker's is not, for {patience} intervals",
-            config.permissible_ratio
+            "the server as a whole is down to its share, some worker is not, for {patience} intervals"
         ),
         Event::Evened => format!("nobody was overloaded for {intervals} intervals in a row"),
     }

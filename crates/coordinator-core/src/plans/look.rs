@@ -77,7 +77,7 @@ impl Plans {
             0 => 0,
             _ => self.lasting.saturating_add(1),
         };
-        if spread.overloaded == 0 {
+        if spread.overloaded == 0 && !self.finishing {
             return Seen::only(Verdict::Even);
         }
         if let Some(open) = &self.saved.open
@@ -86,7 +86,7 @@ impl Plans {
             return Seen::only(Verdict::Planned);
         }
         let has_rested = self.pause_until.is_none_or(|until| now >= until);
-        let has_lasted = self.lasting >= self.saved.settings.intervals;
+        let has_lasted = self.finishing || self.lasting >= self.saved.settings.intervals;
         // While cachelets change hands for other reasons loads say little.
         let is_settled =
             cluster.draft.cachelets_in_transit() == 0 && cluster.migrations.count() == 0;
@@ -95,7 +95,9 @@ impl Plans {
         }
         // Without a plan it is looked again when that has lasted as long once more.
         self.lasting = 0;
-        match plan_for(report, &self.cluster_config()) {
+        let answer = plan_for(report, &self.cluster_config());
+        self.finishing &= matches!(answer, Answer::Plan(..));
+        match answer {
             Answer::Plan(plan, left_out) => Seen {
                 verdict: Verdict::Planned,
                 servers_wanted: None,
@@ -162,6 +164,7 @@ impl Plans {
         ClusterConfig {
             bytes_ratio_max: settings.bytes_ratio_max,
             bytes_free: settings.bytes_free(),
+            finish: self.finishing,
             ..ClusterConfig::default()
         }
     }

@@ -30,6 +30,7 @@ mod run;
 mod settings;
 mod view;
 
+use evenkeel_balance::share::Utilization;
 use std::collections::{BTreeMap, VecDeque};
 
 pub use evenkeel_balance::cluster::Spread;
@@ -94,6 +95,8 @@ pub(crate) struct Plans {
     /// When the loads were last looked at.
     looked_at: Option<Instant>,
     lasting: u32,
+    /// Whether plans go on until nobody has more than what is permissible: since one was carried out.
+    finishing: bool,
     verdict: Verdict,
     servers_wanted: Option<usize>,
     spread: Option<Spread>,
@@ -120,6 +123,7 @@ impl Plans {
             },
             looked_at: None,
             lasting: 0,
+            finishing: false,
             verdict: Verdict::Unknown,
             servers_wanted: None,
             spread: None,
@@ -153,6 +157,11 @@ impl Plans {
         let all = self.over.iter().rev().chain(&self.saved.open);
         let plan = all.into_iter().find(|plan| plan.id == id);
         plan.ok_or(PlanRefusal::Unknown { id })
+    }
+
+    /// The part of its capacity that the cluster used at the last look.
+    pub(crate) fn utilization(&self) -> Option<Utilization> {
+        self.spread.map(|spread| spread.utilization)
     }
 
     pub(crate) fn counts(&self) -> &PlanCounts {

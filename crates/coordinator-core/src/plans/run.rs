@@ -229,7 +229,10 @@ impl Plans {
         }
         let moved = plan.moves_in(MoveState::Moved);
         match plan.state {
-            PlanState::Running if moved > 0 => self.advance(now, plan, PlanState::Done),
+            PlanState::Running if moved > 0 => {
+                self.finishing = true;
+                self.advance(now, plan, PlanState::Done);
+            }
             PlanState::Running => {
                 plan.note = Some("none of its moves succeeded".to_owned());
                 self.advance(now, plan, PlanState::Failed);

@@ -14,11 +14,11 @@ use crate::limits;
 #[serde(rename_all = "snake_case")]
 pub enum PlanMode {
     /// They are shown.
-    #[default]
     Observe,
     /// They wait until an operator approves them.
     Approve,
     /// They are carried out.
+    #[default]
     Automatic,
 }
 
@@ -75,7 +75,7 @@ pub struct PlanSettings {
 impl Default for PlanSettings {
     fn default() -> Self {
         PlanSettings {
-            mode: PlanMode::Observe,
+            mode: PlanMode::default(),
             intervals: limits::PLAN_INTERVALS,
             pause_ms: limits::PLAN_PAUSE.as_millis() as u64,
             bytes_ratio_max: limits::PLAN_BYTES_RATIO_MAX,

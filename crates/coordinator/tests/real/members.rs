@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use evenkeel_balance::share::ClusterLoad;
 use evenkeel_coordinator::Args;
 use evenkeel_coordinator_core::limits::TAKEOVER_EPOCHS;
 use evenkeel_coordinator_core::{Cause, Consistency, MemberKind, Mode, Settings};
@@ -47,7 +48,10 @@ fn a_cluster_forms_grows_loses_a_server_and_gets_it_back() {
     };
     let ids = [&first, &second].map(|member| member.wait_for("an id", registered));
     assert_eq!(ids, [ServerId(0), ServerId(1)]);
-    Member::proxy(at, 8).wait_event(&MemberEvent::ClusterLoad(1_000.0));
+    Member::proxy(at, 8).wait_event(&MemberEvent::ClusterLoad(ClusterLoad {
+        mean: 1_000.0,
+        utilization: None,
+    }));
 
     let third = Member::server(at, 3);
     let grown = proxy.wait_map("a map of three", |map| {

@@ -1,7 +1,14 @@
-//! How long a worker sleeps, without a look at the clock before each nap.
+//! How long a worker has nothing to do, without a look at the clock before each nap.
+//!
+//! A worker that is woken and has to wait for a processor that somebody else has is not idle, though its poll has not
+//! returned: the scheduler knows for how long.
 
+use evenkeel_runtime::ProcessorTimes;
 use evenkeel_types::Instant;
 use std::time::Duration;
+
+/// What the scheduler counts is asked for at most this often, and naps are told then.
+const TOLD_EVERY: Duration = Duration::from_millis(100);
 
 /// So many naps of a slot are measured each, so that a worker with few of them is known exactly.
 const MEASURED_EACH: u32 = 1024;
@@ -10,10 +17,16 @@ const MEASURED_EACH: u32 = 1024;
 const MEASURED_ONE_IN: u32 = 16;
 
 /// The naps of one worker.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Naps {
-    /// Since the slot began.
+    /// Since they were told last.
     count: u32,
+    /// How long those lasted.
+    slept: Duration,
+    since: Instant,
+    times: ProcessorTimes,
+    /// What the scheduler said then.
+    wanted_before: Option<Duration>,
 }
 
 /// A nap that is measured.
@@ -24,9 +37,16 @@ pub struct Nap {
 }
 
 impl Naps {
-    /// A slot begins.
-    pub fn begin_slot(&mut self) {
-        self.count = 0;
+    /// Of the calling thread, from now on.
+    pub fn new(now: Instant) -> Self {
+        let times = ProcessorTimes::of_this_thread();
+        Naps {
+            count: 0,
+            slept: Duration::ZERO,
+            since: now,
+            wanted_before: times.wanted(),
+            times,
+        }
     }
 
     /// The worker is about to wait for something to do, for so long at most.
@@ -42,14 +62,34 @@ impl Naps {
             stands_for,
         })
     }
+
+    /// A nap is over.
+    #[inline]
+    pub fn end(&mut self, nap: Nap, now: Instant) {
+        self.slept += now.since(nap.begun) * nap.stands_for;
+    }
+
+    /// How long the worker has had nothing to do since this was told last; `None` if that was just now.
+    pub fn take(&mut self, now: Instant) -> Option<Duration> {
+        let elapsed = now.since(self.since);
+        if elapsed < TOLD_EVERY {
+            return None;
+        }
+        let wanted = self.times.wanted();
+        let since_before = wanted
+            .zip(self.wanted_before)
+            .map(|(now, before)| now.saturating_sub(before));
+        let idle = idle_time(self.slept, elapsed, since_before.unwrap_or_default());
+        (self.count, self.slept) = (0, Duration::ZERO);
+        (self.since, self.wanted_before) = (now, wanted);
+        Some(idle)
+    }
 }
 
-impl Nap {
-    /// How long this nap and those that it stands for have lasted.
-    #[inline]
-    pub fn lasted(self, now: Instant) -> Duration {
-        now.since(self.begun) * self.stands_for
-    }
+/// How much of a time a worker was idle, in which its naps lasted for so long and in which it wanted a processor for so
+/// long, working or waiting for one.
+fn idle_time(slept: Duration, elapsed: Duration, wanted: Duration) -> Duration {
+    slept.min(elapsed.saturating_sub(wanted))
 }
 
 /// How many naps the one of this number, from 1, stands for; `None` if it is not measured.
@@ -67,6 +107,19 @@ fn stands_for(number: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_that_waits_for_a_processor_is_not_idle() {
+        let ms = Duration::from_millis;
+        assert_eq!(idle_time(ms(80), ms(100), ms(20)), ms(80));
+        assert_eq!(idle_time(ms(86), ms(100), ms(95)), ms(5));
+        assert_eq!(
+            idle_time(ms(10), ms(100), ms(20)),
+            ms(10),
+            "what it did otherwise than by a processor"
+        );
+        assert_eq!(idle_time(ms(90), ms(100), ms(101)), ms(0));
+    }
 
     #[test]
     fn each_nap_is_counted_once() {

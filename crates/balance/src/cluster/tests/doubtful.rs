@@ -1,7 +1,6 @@
 //! Reports that exaggerate or waver: little moves for them.
 
 use super::*;
-use crate::mean;
 use evenkeel_testkit::seed;
 
 #[test]
@@ -11,10 +10,7 @@ fn a_server_that_reports_a_thousandfold_load_does_not_draw_everything_to_one_pla
         for _ in 0..100 {
             let mut report = truth.clone();
             for worker in &mut report.servers[3].workers {
-                worker.load *= 1000.0;
-                for c in &mut worker.cachelets {
-                    c.load *= 1000.0;
-                }
+                heat(worker, 1000.0);
             }
             let answer = plan(&mut planner, &report, &ClusterConfig::default()).unwrap();
             let ClusterAnswer::Plan(plan) = answer else {
@@ -118,8 +114,7 @@ fn a_hot_server_is_relieved_step_by_step_and_then_nothing_moves() {
     for mut planner in planners() {
         let mut truth = even_cluster();
         for worker in &mut truth.servers[2].workers {
-            worker.load *= 2.0;
-            worker.cachelets.iter_mut().for_each(|c| c.load *= 2.0);
+            heat(worker, 2.0);
         }
         let (mut moved, mut late) = (0, 0);
         for interval in 1..=100 {

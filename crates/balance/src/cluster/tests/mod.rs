@@ -2,11 +2,14 @@
 
 mod checked;
 mod doubtful;
+mod quality;
 mod random;
 mod stories;
 
 use super::*;
 use crate::local::Effort;
+use crate::mean;
+use crate::share::TOLERANCE_MAX;
 use crate::solver::WorkLimit;
 use evenkeel_types::ServerId;
 use evenkeel_types::random::SplitMix64;
@@ -21,8 +24,11 @@ fn generous() -> ClusterConfig {
     }
 }
 
+/// What a cluster uses of its capacity.
+const UTILIZATION: f64 = 0.6;
+
 /// Servers with workers with cachelets of these loads, 1 MiB each. Loads are in hundreds, so
-/// that none is too small to be believed whatever it is.
+/// that none is too small to be believed whatever it is. All workers can do the same.
 fn cluster(servers: &[&[&[f64]]]) -> ClusterReport {
     let mut number = 0;
     let mut cachelet = |load: &f64| {
@@ -36,11 +42,11 @@ fn cluster(servers: &[&[&[f64]]]) -> ClusterReport {
     };
     let mut worker = |loads: &&[f64]| WorkerReport {
         load: loads.iter().sum(),
-        busy: 0.6,
+        busy: 0.0,
         cachelets: loads.iter().map(&mut cachelet).collect(),
     };
     let servers = servers.iter().enumerate();
-    ClusterReport {
+    let mut report = ClusterReport {
         servers: servers
             .map(|(id, workers)| ServerReport {
                 server: ServerId(id as u16),
@@ -49,7 +55,23 @@ fn cluster(servers: &[&[&[f64]]]) -> ClusterReport {
                 workers: workers.iter().map(&mut worker).collect(),
             })
             .collect(),
+    };
+    let capacity = mean(&loads(&report)) / UTILIZATION;
+    for worker in report
+        .servers
+        .iter_mut()
+        .flat_map(|server| &mut server.workers)
+    {
+        worker.busy = (worker.load / capacity).min(1.0);
     }
+    report
+}
+
+/// A worker has so many times the load.
+fn heat(worker: &mut WorkerReport, times: f64) {
+    worker.load *= times;
+    worker.busy = (worker.busy * times).min(1.0);
+    worker.cachelets.iter_mut().for_each(|c| c.load *= times);
 }
 
 fn planners() -> [Mbal; 2] {
@@ -91,10 +113,19 @@ fn moves(plan: &ClusterPlan) -> Vec<(u32, WorkerRef, WorkerRef)> {
 fn carry_out(report: &mut ClusterReport, plan: &ClusterPlan) {
     for it in &plan.moves {
         let c = take(report, it.cachelet, it.from);
-        owner(report, it.from).load -= c.load;
-        owner(report, it.to).load += c.load;
+        add_load(owner(report, it.from), -c.load);
+        add_load(owner(report, it.to), c.load);
         owner(report, it.to).cachelets.push(c);
     }
+}
+
+/// It goes on to do as much in its time. One that was idle does not say how much that is.
+fn add_load(worker: &mut WorkerReport, load: f64) {
+    let after = (worker.load + load).max(0.0);
+    if worker.load > 0.0 {
+        worker.busy = (worker.busy * after / worker.load).min(1.0);
+    }
+    worker.load = after;
 }
 
 fn owner(report: &mut ClusterReport, at: WorkerRef) -> &mut WorkerReport {
@@ -137,9 +168,11 @@ fn random_cluster(random: &mut SplitMix64) -> ClusterReport {
             }
         });
         let cachelets: Vec<_> = cachelets.collect();
+        let load = cachelets.iter().map(|c| c.load).sum::<f64>() + random.unit() * 500.0;
+        let capacity = 80e3 * (0.5 + random.unit());
         WorkerReport {
-            load: cachelets.iter().map(|c| c.load).sum::<f64>() + random.unit() * 500.0,
-            busy: 0.2 + 0.6 * random.unit(),
+            load,
+            busy: (load / capacity).min(1.0),
             cachelets,
         }
     };

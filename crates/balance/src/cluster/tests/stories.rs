@@ -7,22 +7,22 @@ use super::*;
 #[test]
 fn a_hot_worker_gives_to_the_least_loaded_server() {
     let report = cluster(&[
-        &[&[50e3, 50e3, 45e3], &[50e3, 50e3]],
-        &[&[50e3, 50e3], &[50e3, 50e3]],
-        &[&[40e3, 30e3], &[30e3, 10e3]],
+        &[&[45e3, 45e3, 37e3], &[41e3, 41e3]],
+        &[&[41e3, 41e3], &[41e3, 41e3]],
+        &[&[40e3, 30e3], &[30e3, 5e3]],
     ]);
     let plan = expect_plan(answer(&report, &generous()));
     assert_eq!(moves(&plan), [(0, worker(0, 0), worker(2, 1))]);
     assert_eq!((plan.before.overloaded, plan.after.overloaded), (1, 0));
-    assert_eq!((plan.before.load_max, plan.after.load_max), (145e3, 100e3));
+    assert_eq!((plan.before.load_max, plan.after.load_max), (127e3, 82e3));
     let change = |worker, before, after| LoadChange {
         worker,
         before,
         after,
     };
     let expected = [
-        change(worker(0, 0), 145e3, 95e3),
-        change(worker(2, 1), 40e3, 90e3),
+        change(worker(0, 0), 127e3, 82e3),
+        change(worker(2, 1), 35e3, 80e3),
     ];
     assert_eq!(plan.changes, expected);
     assert_eq!(plan.bytes, MIB);
@@ -78,30 +78,35 @@ fn nobody_overloaded_means_nothing_to_do() {
         assert_eq!(nobody, ClusterAnswer::Even);
     }
     let mut asleep = cluster(&[&[&[60e3, 60e3]], &[&[40e3, 40e3]]]);
-    asleep.servers[0].workers[0].busy = 0.2;
+    for server in &mut asleep.servers {
+        server.workers[0].busy /= 3.0;
+    }
     assert_eq!(answer(&asleep, &generous()), ClusterAnswer::Even);
 }
 
 #[test]
 fn a_cluster_that_is_hot_as_a_whole_wants_more_servers() {
-    let mut report = cluster(&[&[&[90e3, 60e3]], &[&[50e3, 50e3]], &[&[50e3, 50e3]]]);
-    for server in &mut report.servers {
-        server.workers[0].busy = 0.9;
-    }
-    // 3 servers at 0.9 do the work of 4.5 at 0.6.
+    let mut report = cluster(&[&[&[90e3, 40e3]], &[&[60e3, 50e3]], &[&[60e3, 50e3]]]);
+    let busy = |report: &mut ClusterReport, capacity: f64| {
+        for worker in report.servers.iter_mut().flat_map(|s| &mut s.workers) {
+            worker.busy = worker.load / capacity;
+        }
+    };
+    // 350e3 of 390e3, and no cachelet that would fit anywhere. 3 servers at 0.9 do the work of 4.5 at 0.6.
+    busy(&mut report, 130e3);
     assert_eq!(
         answer(&report, &generous()),
         ClusterAnswer::AddServers { servers: 2 }
     );
-    let known = ClusterConfig {
-        worker_load_max: Some(100e3),
-        ..generous()
-    };
-    let cool = cluster(&[&[&[90e3, 60e3]], &[&[60e3, 50e3]], &[&[60e3, 50e3]]]);
-    assert_eq!(
-        answer(&cool, &known),
-        ClusterAnswer::AddServers { servers: 1 }
-    );
+    // Where moves help they come first: full as it is, one has more than the others.
+    report = cluster(&[
+        &[&[90e3, 20e3, 10e3, 10e3]],
+        &[&[60e3, 45e3]],
+        &[&[60e3, 45e3]],
+    ]);
+    busy(&mut report, 130e3);
+    let plan = expect_plan(answer(&report, &generous()));
+    assert_eq!((plan.before.load_max, plan.after.load_max), (130e3, 115e3));
 }
 
 #[test]

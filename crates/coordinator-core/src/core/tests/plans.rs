@@ -16,6 +16,8 @@ pub(super) struct Cluster {
     pub(super) world: World,
     pub(super) members: Vec<Heartbeat>,
     pub(super) loads: Vec<f64>,
+    /// Load at which a worker is busy all the time.
+    capacity: f64,
     /// Migrations seen by their sources, and for how many rounds.
     seen: BTreeMap<(CacheletId, Epoch), usize>,
     /// What every source says in the end.
@@ -32,13 +34,15 @@ impl Cluster {
         members.iter().for_each(|member| drop(world.send(member)));
         world.send_current(&mut members);
         let cachelets = world.owners().len();
-        let loads = (0..cachelets)
+        let loads: Vec<f64> = (0..cachelets)
             .map(|c| 60.0 + (c / 8 * 37 % 80) as f64)
             .collect();
+        let mean = loads.iter().sum::<f64>() / f64::from(2 * servers);
         Cluster {
             world,
             members,
             loads,
+            capacity: 2.5 * mean,
             seen: BTreeMap::new(),
             outcome: MigrationState::Moved,
             most: (0, 0),
@@ -57,7 +61,7 @@ impl Cluster {
         }
     }
 
-    fn set(&mut self, change: impl FnOnce(&mut PlanSettings)) {
+    pub(super) fn set(&mut self, change: impl FnOnce(&mut PlanSettings)) {
         let mut settings = self.world.core.plan_settings();
         change(&mut settings);
         self.world.core.set_plan_settings(settings).unwrap();
@@ -131,10 +135,11 @@ impl Cluster {
                 ..CacheletLoad::default()
             });
             let cachelets: Vec<_> = cachelets.collect();
+            let load = cachelets.iter().map(|c| c.load).sum();
             WorkerLoad {
                 worker,
-                load: cachelets.iter().map(|c| c.load).sum(),
-                busy: 0.5,
+                load,
+                busy: f64::min(load / self.capacity, 1.0),
                 cachelets,
                 ..WorkerLoad::default()
             }
@@ -182,8 +187,9 @@ fn hot() -> Cluster {
 }
 
 #[test]
-fn what_lasts_is_planned_and_shown_and_nothing_else_by_default() {
+fn in_observe_mode_what_lasts_is_planned_and_shown_and_nothing_else() {
     let mut cluster = hot();
+    cluster.set(|settings| settings.mode = PlanMode::Observe);
     let owners = cluster.world.owners();
     cluster.rounds(7);
     let view = cluster.world.core.plans(10);
@@ -482,6 +488,7 @@ fn what_has_just_begun_anew_moves_with_a_later_map() {
 #[test]
 fn what_is_proposed_grows_old() {
     let mut cluster = hot();
+    cluster.set(|settings| settings.mode = PlanMode::Observe);
     cluster.until("proposed", |core| core.plan(1).is_ok());
     cluster.rounds(limits::PROPOSAL_AGE_MAX.as_secs() as usize * 2);
     assert_eq!(cluster.state(1), PlanState::Expired);

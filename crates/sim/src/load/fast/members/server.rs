@@ -9,6 +9,7 @@ use core::ops::Range;
 use evenkeel_balance::cachelet_load::{CacheletLoad, INTERVAL, LoadMeter, WorkerLoad};
 use evenkeel_balance::local::{LocalConfig, LocalMove};
 use evenkeel_balance::phase::{PhaseConfig, PhaseCounts};
+use evenkeel_balance::share::ClusterLoad;
 use evenkeel_control::loads::LoadNews;
 use evenkeel_coordinator_core::{
     Heartbeat, LoadReport, MemberKind, MigrationReport, MigrationState,
@@ -305,7 +306,10 @@ impl Members {
         self.notice_map(cluster);
         let member = &mut self.servers[server];
         member.beats_at = now + answer.interval_ms * 1_000_000;
-        member.balancer.handle_cluster_load(answer.mean_worker_load);
+        member.balancer.handle_cluster_load(ClusterLoad {
+            mean: answer.mean_worker_load,
+            utilization: answer.utilization,
+        });
         member.balancer.handle_coordinator(answer.balances);
         for worker in member.workers.clone() {
             cluster.hot[worker].handle_cluster_load(answer.mean_worker_load);
