@@ -8,7 +8,7 @@
 //! Once in each interval the machine is told what was measured and answers with what is to be done in it. An
 //! imbalance has to last [`PhaseConfig::intervals_min`] intervals before anything is done, and to be gone for as
 //! long before it is stopped. Phases act side by side: hot keys are replicated whatever else is done, only with
-//! less sampling once there are more of them than [`PhaseConfig::replicated_keys_high`].
+//! less sampling once there are as many of them as [`PhaseConfig::replicated_keys_high`].
 //!
 //! What counts as overloaded is relative to the mean of the cluster's workers, and a worker that mostly sleeps is
 //! not overloaded, as for the trigger of replication ([`load`](crate::load)). So "most workers of this server are
@@ -47,7 +47,8 @@ pub struct PhaseConfig {
     pub intervals_min: u32,
     /// Intervals that a phase has to show what it can do before the next one is called besides.
     pub intervals_patience: u32,
-    /// With more replicated keys than this, phase 1 is not enough (the paper's `REPL_high`).
+    /// With so many replicated keys for each of its workers, phase 1 is not enough (the paper's `REPL_high`, which is for a server). Little
+    /// less than the 64 that a worker replicates at most: then hardly any key finds a place any more.
     pub replicated_keys_high: usize,
     /// Below this part of [`replicated_keys_high`](Self::replicated_keys_high) sampling is what it was again.
     pub replicated_keys_low_ratio: f64,
@@ -72,7 +73,7 @@ impl Default for PhaseConfig {
             busy_min: BUSY_MIN,
             intervals_min: 4,
             intervals_patience: 4,
-            replicated_keys_high: 128,
+            replicated_keys_high: 60,
             replicated_keys_low_ratio: 0.8,
             write_share_high: 0.1,
             server_overloaded_ratio: 0.75,
@@ -250,7 +251,7 @@ impl Phases {
         if let Some((event, to)) = self.next(&now, share) {
             self.go(interval.at, event, to);
         }
-        self.lower_sampling(now.replicated_keys);
+        self.lower_sampling(&now);
         self.count();
         self.duties(&now, self.limits(interval, share))
     }
@@ -347,7 +348,7 @@ impl Phases {
     fn reason_to_migrate(&self, now: &Measurement) -> Option<Event> {
         if now.write_share > self.config.write_share_high {
             Some(Event::WriteHeavy)
-        } else if now.replicated_keys > self.config.replicated_keys_high {
+        } else if self.has_many_keys(now, 1.0) {
             Some(Event::ManyKeys)
         } else {
             None
@@ -380,13 +381,18 @@ impl Phases {
         self.log.push(at, self.interval, deed, self.last);
     }
 
-    fn lower_sampling(&mut self, replicated_keys: usize) {
-        let high = self.config.replicated_keys_high as f64;
+    fn lower_sampling(&mut self, now: &Measurement) {
         let part = match self.sampling_lowered {
             true => self.config.replicated_keys_low_ratio,
             false => 1.0,
         };
-        self.sampling_lowered = replicated_keys as f64 > part * high;
+        self.sampling_lowered = self.has_many_keys(now, part);
+    }
+
+    /// Whether so many keys have replicas that phase 1 is not enough, or such a part of so many.
+    fn has_many_keys(&self, now: &Measurement, part: f64) -> bool {
+        let high = self.config.replicated_keys_high * now.workers;
+        now.replicated_keys as f64 >= part * high as f64
     }
 
     fn count(&mut self) {

@@ -47,8 +47,8 @@ fn page() -> String {
         "\nA worker is overloaded if it uses more of its capacity than the cluster does of its own, by half of what the cluster\n\
          has left of it and at most {} % of the capacity ([balancing](balancing.md#what-counts-as-overloaded)), and is busy for\n\
          {} % of its time at least. Phases that are switched off are passed over.\n\
-         Whatever the state, lent cachelets go home when their lease is over and their home has room, and with more\n\
-         than {} replicated keys a server samples {} % of what it samples otherwise.",
+         Whatever the state, lent cachelets go home when their lease is over and their home has room. With {} replicated\n\
+         keys or more for each worker a server samples {} % of what it samples otherwise.",
         TOLERANCE_MAX * 100.0,
         config.busy_min * 100.0,
         config.replicated_keys_high,
@@ -80,7 +80,7 @@ fn meaning(event: Event, config: &PhaseConfig) -> String {
         Event::Passed => "nobody is overloaded any more".to_owned(),
         Event::Persisted => format!("somebody was overloaded for {intervals} intervals in a row"),
         Event::ManyKeys => format!(
-            "more than {} keys are replicated, and somebody is overloaded",
+            "{} keys or more for each worker are replicated, and somebody is overloaded",
             config.replicated_keys_high
         ),
         Event::WriteHeavy => format!(

@@ -143,7 +143,7 @@ fn plans_that_promise_relief_get_time_to_show_it_but_not_for_ever() {
 #[test]
 fn writes_and_many_keys_skip_the_first_phase() {
     for (keys, write_share, expected) in
-        [(129, 0.0, Event::ManyKeys), (128, 0.11, Event::WriteHeavy)]
+        [(240, 0.0, Event::ManyKeys), (239, 0.11, Event::WriteHeavy)]
     {
         let mut story = Story::new(PhaseConfig::default());
         (story.replicated_keys, story.write_share) = (keys, write_share);
@@ -154,6 +154,25 @@ fn writes_and_many_keys_skip_the_first_phase() {
         (story.replicated_keys, story.write_share) = (keys, write_share);
         assert_eq!(story.states(&HOT, 1), [State::Local]);
         assert_eq!(story.events().last(), Some(&expected));
+    }
+}
+
+/// A worker replicates 64 keys at most, so that a small server never has as many as a large one.
+#[test]
+fn many_keys_are_those_of_each_worker() {
+    for loads in [&HOT[..1], &HOT[..2], &HOT] {
+        let workers = loads.len();
+        let mut story = Story::new(PhaseConfig::default());
+        story.replicated_keys = 63 * workers;
+        story.states(loads, 4);
+        let skipped = story.events()[1];
+        assert!(
+            matches!(skipped, Event::ManyKeys | Event::ServerOverloaded),
+            "{skipped:?}"
+        );
+        let mut story = Story::new(PhaseConfig::default());
+        story.replicated_keys = 50 * workers;
+        assert_eq!(story.states(loads, 4)[3], State::Replicating);
     }
 }
 
@@ -200,11 +219,11 @@ fn sampling_is_lowered_past_the_watermark_with_a_gap() {
         story.replicated_keys = keys;
         story.step(&EVEN).sampling_ratio
     };
-    assert_eq!(sampled(128), 1.0);
-    assert_eq!(sampled(129), 0.25);
-    assert_eq!(sampled(103), 0.25);
-    assert_eq!(sampled(102), 1.0);
-    assert_eq!(sampled(128), 1.0);
+    assert_eq!(sampled(239), 1.0);
+    assert_eq!(sampled(240), 0.25);
+    assert_eq!(sampled(192), 0.25);
+    assert_eq!(sampled(191), 1.0);
+    assert_eq!(sampled(239), 1.0);
 }
 
 #[test]
@@ -251,7 +270,7 @@ fn the_log_has_measurements_before_and_after() {
 #[test]
 fn a_hot_spot_of_many_keys_is_evened_by_phase_2_and_everything_goes_home() {
     let mut story = Story::new(PhaseConfig::default());
-    story.replicated_keys = 200;
+    story.replicated_keys = 250;
     let mut planner = LocalPlanner::default();
     let mut cachelets: Vec<HostedCachelet> = (0..64)
         .map(|i| HostedCachelet {
@@ -320,7 +339,7 @@ fn whatever_is_told_only_listed_moves_are_made() {
         for _ in 0..500 {
             if random.below(6) == 0 {
                 loads = [(); 4].map(|()| 60.0 + random.below(100) as f64);
-                story.replicated_keys = random.below(200) as usize;
+                story.replicated_keys = random.below(400) as usize;
                 story.write_share = random.below(2) as f64 * 0.3;
             }
             let duties = story.step(&loads);
@@ -352,7 +371,7 @@ fn every_listed_move_can_be_made() {
         });
         for _ in 0..20 {
             let loads = [EVEN, HOT, ALL_HOT, [160.0, 80.0, 80.0, 80.0]][random.below(4) as usize];
-            story.replicated_keys = random.below(200) as usize;
+            story.replicated_keys = random.below(400) as usize;
             story.write_share = random.below(3) as f64 * 0.06;
             for _ in 0..1 + random.below(8) {
                 if story.step(&loads).local == LocalDuty::Balance && random.below(5) == 0 {

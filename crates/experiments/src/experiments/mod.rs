@@ -5,6 +5,7 @@ mod curves;
 mod mbal;
 mod moves;
 mod overload;
+mod phases;
 mod rnb;
 mod spore;
 mod watch;
@@ -47,6 +48,7 @@ pub const ALL: &[Experiment] = &[
     moves::RESTART,
     moves::COORDINATOR,
     overload::OVERLOAD,
+    phases::PHASES,
     spore::PLACEMENT,
 ];
 

@@ -236,6 +236,15 @@ impl Fleet {
         self.sum("", "bytes")
     }
 
+    /// Bytes that cachelets had which passed to other servers; the coordinator remembers the last thousand.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn bytes_moved(&self) -> anyhow::Result<u64> {
+        let ended = self.api()?.migrations()?.ended;
+        Ok(ended.iter().map(|it| it.bytes).sum())
+    }
+
     fn sum(&self, page: &str, name: &str) -> anyhow::Result<u64> {
         let of = |small: &Small| small.server.stats(page)?.number(name);
         self.servers.iter().map(of).sum()

@@ -61,6 +61,16 @@ impl Smallness {
             nanos_per_key: 1_000_000_000 / keys_per_second.max(1),
         }
     }
+
+    /// Servers that take twice as long for each key.
+    fn twice(self) -> Smallness {
+        match self {
+            Smallness::Not => Smallness::Not,
+            Smallness::Clock { nanos_per_key } => Smallness::Clock {
+                nanos_per_key: 2 * nanos_per_key,
+            },
+        }
+    }
 }
 
 impl fmt::Display for Smallness {
@@ -103,6 +113,8 @@ pub struct FleetPlan {
     pub workers: u16,
     /// What makes them small.
     pub smallness: Smallness,
+    /// So many of them, the first, are half as fast as the others.
+    pub slow_servers: usize,
     /// Memory of each, in megabytes.
     pub memory_mb: usize,
     /// Proxies before them, of one worker each.
@@ -130,6 +142,7 @@ impl Default for FleetPlan {
             servers: 1,
             workers: 1,
             smallness: Smallness::Not,
+            slow_servers: 0,
             memory_mb: 64,
             proxies: 1,
             pool: Pool::Cluster {
@@ -218,7 +231,13 @@ impl Fleet {
         };
         let coordinator = cluster.as_ref().map(|cluster| cluster.address.to_string());
         let servers = (1..=plan.servers)
-            .map(|number| Small::start(plan, &name_of(number), coordinator.as_deref(), &cores))
+            .map(|number| {
+                let mut plan = plan.clone();
+                if number <= plan.slow_servers {
+                    plan.smallness = plan.smallness.twice();
+                }
+                Small::start(&plan, &name_of(number), coordinator.as_deref(), &cores)
+            })
             .collect::<anyhow::Result<Vec<_>>>()?;
         if let Some(cluster) = &cluster {
             wait_for_map(&cluster.api, plan.servers)?;
