@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use evenkeel_types::{ServerId, WorkerRef};
 
 use super::draft::{most_believed, reported_load};
-use super::report::{CacheletNumber, CacheletReport, ClusterReport};
+use super::report::{CacheletNumber, CacheletReport, ClusterReport, ServerReport};
 use super::{ClusterConfig, ClusterPlan, Move};
 use crate::ROUNDING;
 use crate::share::{Measured, Utilization, capacities};
@@ -84,10 +84,19 @@ pub fn check(
     if paper.bytes > bytes_max || paper.bytes != plan.bytes {
         return Err(Refusal::Bytes(paper.bytes));
     }
+    let most =
+        |server: &ServerReport| (config.memory_ratio_max * server.memory_max_bytes as f64) as u64;
+    let full = report
+        .servers
+        .iter()
+        .filter(|s| memory_before[&s.server] >= most(s));
+    let full: BTreeSet<ServerId> = full.map(|server| server.server).collect();
     for server in &report.servers {
         let id = server.server;
-        let most = (config.memory_ratio_max * server.memory_max_bytes as f64) as u64;
-        if paper.memory[&id] > most.max(memory_before[&id]) {
+        let came = plan.moves.iter().filter(|it| it.to.server == id);
+        let evictable = came.filter(|it| it.from.server != id && full.contains(&it.from.server));
+        let evictable: u64 = evictable.map(|it| it.bytes).sum();
+        if paper.memory[&id].saturating_sub(evictable) > most(server).max(memory_before[&id]) {
             return Err(Refusal::NoMemory(id));
         }
     }

@@ -25,6 +25,8 @@ pub struct DraftServer {
     pub memory_bytes: u64,
     /// What they may take.
     pub memory_max_bytes: u64,
+    /// Whether they took that before the plan: it evicts.
+    pub is_full: bool,
 }
 
 impl DraftServer {
@@ -166,6 +168,8 @@ impl<'a> Draft<'a> {
                 cachelets: (from..self.cachelets.len()).collect(),
             });
         }
+        let memory_max_bytes =
+            (self.config.memory_ratio_max * report.memory_max_bytes as f64) as u64;
         let workers = &self.workers[first..];
         self.servers.push(DraftServer {
             load: workers.iter().map(|worker| worker.load).sum(),
@@ -173,8 +177,8 @@ impl<'a> Draft<'a> {
             workers: first..self.workers.len(),
             accepts: report.accepts,
             memory_bytes: report.memory_bytes(),
-            memory_max_bytes: (self.config.memory_ratio_max * report.memory_max_bytes as f64)
-                as u64,
+            memory_max_bytes,
+            is_full: report.memory_bytes() >= memory_max_bytes,
         });
     }
 
@@ -308,13 +312,16 @@ impl<'a> Draft<'a> {
             || after <= to.share.overloaded && after / to.capacity <= left / from.capacity
     }
 
-    /// Everything but the load. `freed` bytes of memory leave the destination at the same time.
+    /// Everything but the load. `freed` bytes of memory leave the destination at the same time. What comes from a server that
+    /// evicts may be evicted for elsewhere: caches are full, and would never be evened out otherwise.
     fn may_get(&self, cachelet: usize, to: usize, moves: usize, freed: u64) -> bool {
         let c = &self.cachelets[cachelet];
         let server = &self.servers[self.workers[to].server];
         let bytes = self.bytes_of(cachelet, to);
         let memory = server.memory_bytes + bytes;
-        let has_room = bytes == 0 || memory <= server.memory_max_bytes.saturating_add(freed);
+        let has_room = bytes == 0
+            || self.servers[self.workers[c.worker].server].is_full
+            || memory <= server.memory_max_bytes.saturating_add(freed);
         c.is_free
             && c.worker != to
             && server.accepts

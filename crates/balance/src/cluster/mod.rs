@@ -61,7 +61,8 @@ pub struct ClusterConfig {
     pub busy_all_hot: f64,
     /// The part that it is to use after servers were added.
     pub busy_wanted: f64,
-    /// A server is not filled beyond this part of its memory, so that nothing is evicted for what comes.
+    /// A server is not filled beyond this part of its memory, so that nothing is evicted for what comes; unless that comes from
+    /// one that is as full.
     pub memory_ratio_max: f64,
     /// Moves of one plan.
     pub moves_max: usize,

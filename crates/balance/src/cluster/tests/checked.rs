@@ -158,11 +158,15 @@ fn a_plan_that_was_tampered_with_is_refused() {
     }
     let refused = check(&fast, &generous(), &good).unwrap_err();
     assert!(matches!(refused, Refusal::Overloads { .. }), "{refused:?}");
-    let full = ClusterConfig {
-        memory_ratio_max: 0.001,
-        ..generous()
-    };
-    assert_eq!(refuse(full, |_| ()), Refusal::NoMemory(to.server));
+    let mut tight = report.clone();
+    let target = tight
+        .servers
+        .iter_mut()
+        .find(|s| s.server == to.server)
+        .unwrap();
+    target.memory_max_bytes = target.memory_bytes();
+    let refused = check(&tight, &generous(), &good);
+    assert_eq!(refused, Err(Refusal::NoMemory(to.server)));
     let wrong = refuse(generous(), |p| p.changes[0].after += 1e3);
     assert!(matches!(wrong, Refusal::WrongPrediction(_)));
 }

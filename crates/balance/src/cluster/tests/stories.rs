@@ -54,6 +54,23 @@ fn a_server_without_memory_or_that_is_to_be_emptied_gets_nothing() {
 }
 
 #[test]
+fn full_servers_give_to_full_servers() {
+    let mut report = cluster(&[&[&[50e3, 50e3, 50e3]], &[&[30e3, 20e3]], &[&[50e3, 40e3]]]);
+    for server in &mut report.servers[1..] {
+        server.memory_max_bytes = 2 * MIB;
+    }
+    let nobody = ClusterAnswer::NoRoom { overloaded: 1 };
+    assert_eq!(
+        answer(&report, &generous()),
+        nobody,
+        "it has room, and they have none"
+    );
+    report.servers[0].memory_max_bytes = 3 * MIB;
+    let plan = expect_plan(answer(&report, &generous()));
+    assert_eq!(moves(&plan), [(0, worker(0, 0), worker(1, 0))]);
+}
+
+#[test]
 fn where_nothing_fits_two_are_swapped() {
     let report = cluster(&[&[&[60e3, 60e3]], &[&[40e3, 40e3]], &[&[50e3, 50e3]]]);
     let plan = expect_plan(answer(&report, &generous()));
