@@ -13,7 +13,7 @@
 use crate::shard::engine::At;
 use crate::shard::time::TimeBase;
 use evenkeel_hotkeys::server::Reader;
-use evenkeel_storage::TableHash;
+use evenkeel_storage::{Store, TableHash};
 use evenkeel_types::Now;
 #[cfg(doc)]
 use evenkeel_types::map::MapDocument;
@@ -277,6 +277,18 @@ impl LocalPlacement {
                 let hash = KeyHash::of(key);
                 (self.place_of(hash.0), Some(hash))
             }
+        }
+    }
+
+    /// As [`locate`](Self::locate), with the hash that leads to the key in the store.
+    #[inline]
+    pub(crate) fn located(&self, store: &Store, key: &[u8]) -> Located {
+        let table = store.hash(key);
+        let (place, placement) = self.locate(key, table);
+        Located {
+            table,
+            placement,
+            place,
         }
     }
 

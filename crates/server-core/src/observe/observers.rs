@@ -1,14 +1,18 @@
 //! What a worker tells those who look on.
 
-use super::deed::Seen;
-use super::log::Target;
-use super::watcher::Watcher;
+use super::deed::{Deed, Seen};
+use super::log::{Lines, Target};
+use super::watcher::{CloseReason, WATCHERS_MAX, Watcher};
+use crate::session::connections::Connections;
+use crate::session::{ConnectionId, Peer};
 use crate::shard::classes::class_of;
+use crate::shard::counters::Counters;
+use crate::shard::engine::{At, Engine};
 use crate::shard::prefixes::{PrefixCounts, Prefixes};
+use crate::shard::time::TimeBase;
 use evenkeel_protocol::admin::Streams;
-use evenkeel_storage::{Evicted, NEVER};
-use evenkeel_types::Now;
-use evenkeel_types::uri_encode;
+use evenkeel_storage::{Evicted, NEVER, Store};
+use evenkeel_types::{Now, uri_encode};
 use std::io::Write;
 
 /// Most bytes that a watcher may leave unread before lines are skipped for it (memcached's
@@ -34,10 +38,10 @@ pub struct Observers {
     /// Kinds of events that anybody watches at any worker.
     streams: Streams,
     /// What each worker's watchers want and have coming, by the worker's index.
-    pub(crate) targets: Vec<Target>,
+    targets: Vec<Target>,
     /// The watchers among this worker's connections.
-    pub(crate) watchers: Vec<Watcher>,
-    pub(crate) watcher_bytes_max: usize,
+    watchers: Vec<Watcher>,
+    watcher_bytes_max: usize,
     worker_bytes_max: usize,
     /// Number of the connection whose command is carried out.
     asking: u32,
@@ -48,7 +52,7 @@ pub struct Observers {
     line: Vec<u8>,
     /// Lines written and dropped.
     written: u64,
-    pub(crate) dropped: u64,
+    dropped: u64,
 }
 
 /// How a worker observes.
@@ -139,7 +143,7 @@ impl Observers {
         self.streams.intersects(streams)
     }
 
-    pub(crate) fn update(&mut self) {
+    fn update(&mut self) {
         self.streams = self
             .targets
             .iter()
@@ -253,15 +257,222 @@ impl Observers {
             let _ = write!(line, " cmd={command} clsid={class} size={size}");
         });
     }
+
+    /// Carries a command out while somebody looks on, and tells what became of it.
+    pub(crate) fn observe(
+        &mut self,
+        engine: &mut Engine,
+        at: &At,
+        key: &[u8],
+        deed: Deed,
+        carry_out: impl FnOnce(&mut Engine),
+    ) {
+        self.die_of(key);
+        let before = Seen::of(engine, at, key);
+        let newest = engine.newest_version();
+        let (too_large, no_memory) = refusals(engine);
+        carry_out(engine);
+        let after = Seen::of(engine, at, key);
+        let (too_large_after, no_memory_after) = refusals(engine);
+        self.saw_lookup(at.now, key, &before);
+        let mut counts = PrefixCounts::default();
+        match deed {
+            Deed::Read => {
+                counts.get = 1;
+                counts.hit = u64::from(before.found());
+            }
+            Deed::Store(command, len) => {
+                counts.set = 1;
+                let changed =
+                    before.version() != after.version() || newest != engine.newest_version();
+                let status = match (command, before.found()) {
+                    _ if too_large != too_large_after => "too_large",
+                    _ if no_memory != no_memory_after => "no_memory",
+                    _ if changed => "stored",
+                    ("cas", true) => "exists",
+                    ("cas", false) => "not_found",
+                    _ => "not_stored",
+                };
+                let (size, ttl) = match (status, after.item) {
+                    ("stored", Some(_)) => (after.size(), after.ttl()),
+                    _ => ((0, len), 0),
+                };
+                self.saw_store(at.now, key, (command, status), size, ttl);
+            }
+            Deed::Delete(command) => {
+                counts.del = 1;
+                if before.found() && !after.found() {
+                    self.saw_delete(at.now, key, command, &before);
+                }
+            }
+            Deed::Count => {
+                if !before.found() && after.found() {
+                    let words = ("add", "stored");
+                    self.saw_store(at.now, key, words, after.size(), after.ttl());
+                }
+            }
+            Deed::Other => {}
+        }
+        self.count_prefix(key, &counts);
+    }
+
+    /// A value was refused while its command was read.
+    pub(crate) fn saw_refusal(&mut self, now: Now, key: &[u8]) {
+        let words = ("set", "too_large");
+        self.saw_store(now, key, words, (0, 0), 0);
+    }
 }
 
 impl Observers {
-    pub(crate) fn watchers_everywhere(&self) -> u16 {
-        self.targets.iter().map(|target| target.watchers).sum()
+    /// Whether another connection may watch: a process has [`WATCHERS_MAX`] at most.
+    pub(crate) fn have_room(&self) -> bool {
+        let everywhere: u16 = self.targets.iter().map(|target| target.watchers).sum();
+        everywhere < WATCHERS_MAX
     }
 
     /// Watchers of this worker.
     pub fn watchers_here(&self) -> u64 {
         self.watchers.len() as u64
     }
+
+    /// What the watchers of this worker want now.
+    pub(crate) fn wanted_here(&self) -> Streams {
+        let all = self.watchers.iter();
+        all.fold(Streams::default(), |all, watcher| {
+            all.union(watcher.streams)
+        })
+    }
+
+    /// A connection of this worker watches.
+    pub(crate) fn add_watcher(&mut self, connection: ConnectionId, streams: Streams) {
+        self.watchers.push(Watcher {
+            connection,
+            streams,
+            skipped: 0,
+        });
+    }
+
+    /// A connection is over. Whether it watched.
+    pub(crate) fn forget_watcher(&mut self, id: ConnectionId) -> bool {
+        let before = self.watchers.len();
+        self.watchers.retain(|watcher| watcher.connection != id);
+        before != self.watchers.len()
+    }
+
+    /// A worker says what its watchers want, and how many they are.
+    pub(crate) fn take_watched(
+        &mut self,
+        store: &mut Store,
+        worker: u16,
+        streams: Streams,
+        watchers: u16,
+    ) {
+        if let Some(target) = self.targets.get_mut(usize::from(worker)) {
+            target.streams = streams;
+            target.watchers = watchers;
+            if streams.is_empty() {
+                target.waiting = Lines::default();
+            }
+        }
+        self.update();
+        store.log_evictions(self.wants(Streams::EVICTIONS));
+    }
+
+    /// Adds a line for each item that was evicted since the last time.
+    pub(crate) fn gather_evictions(&mut self, store: &mut Store, now: Now) {
+        if self.wants(Streams::EVICTIONS) {
+            let log = store.take_evictions();
+            let seconds = TimeBase::seconds(now);
+            for evicted in &log.evicted {
+                self.saw_eviction(now, seconds, evicted);
+            }
+            self.dropped += log.dropped;
+        }
+    }
+
+    /// Lines that have gathered for a worker's watchers, if they may be sent now.
+    pub(crate) fn take_lines(&mut self, worker: u16) -> Option<Lines> {
+        self.targets[usize::from(worker)].take()
+    }
+
+    /// A worker took the lines that were sent to it.
+    pub(crate) fn lines_taken(&mut self, by: u16) {
+        if let Some(target) = self.targets.get_mut(usize::from(by)) {
+            target.in_flight = false;
+        }
+    }
+
+    /// Writes lines to the watchers of this worker, as far as they read.
+    pub(crate) fn write_to_watchers(
+        &mut self,
+        connections: &mut Connections,
+        counters: &mut Counters,
+        lines: &Lines,
+    ) {
+        let most = self.watcher_bytes_max;
+        let (mut sent, mut skipped) = (0, 0);
+        for watcher in &mut self.watchers {
+            let Some(session) = connections.get(watcher.connection) else {
+                continue;
+            };
+            let wanted = lines
+                .iter()
+                .filter(|(streams, _)| streams.intersects(watcher.streams));
+            for (_, line) in wanted {
+                if session.waiting_bytes() + line.len() > most {
+                    watcher.skipped += 1;
+                    skipped += 1;
+                    continue;
+                }
+                let out = session.sink();
+                if watcher.skipped > 0 {
+                    // Writing into memory cannot fail.
+                    let _ = writeln!(out, "skipped={}", watcher.skipped);
+                    watcher.skipped = 0;
+                }
+                out.extend_from_slice(line);
+                sent += 1;
+            }
+            connections.touch(watcher.connection);
+        }
+        counters.log_watcher_sent += sent;
+        counters.log_watcher_skipped += skipped;
+    }
+
+    /// A connection was made that has this number.
+    pub(crate) fn saw_open(&mut self, now: Now, peer: &Peer, number: u32) {
+        self.tell(now, Streams::CONNEVENTS, |line| {
+            line.extend_from_slice(b"type=conn_new ");
+            write_peer(line, peer);
+            let _ = write!(line, " cfd={number}");
+        });
+    }
+
+    /// A connection is over.
+    pub(crate) fn saw_close(&mut self, now: Now, peer: &Peer, reason: CloseReason, number: u32) {
+        self.tell(now, Streams::CONNEVENTS, |line| {
+            line.extend_from_slice(b"type=conn_close ");
+            write_peer(line, peer);
+            let _ = write!(line, " reason={} cfd={number}", reason.word());
+        });
+    }
+}
+
+/// Values refused so far: too large, and for want of memory.
+fn refusals(engine: &Engine) -> (u64, u64) {
+    let counters = &engine.counters;
+    (counters.store_too_large, counters.store_no_memory)
+}
+
+fn write_peer(line: &mut Vec<u8>, peer: &Peer) {
+    // Writing into memory cannot fail.
+    let _ = match peer.address {
+        Some(address) => write!(
+            line,
+            "rip={} rport={} transport=tcp",
+            address.ip(),
+            address.port()
+        ),
+        None => write!(line, "rip=unix rport=0 transport=local"),
+    };
 }

@@ -31,10 +31,11 @@
 //! flushes tells the hosts of what it gave away lately ([`FLUSH_REACH`]), and its share of the answer comes from
 //! them.
 
-use crate::mesh::handed_over::Handover;
-use crate::mesh::handed_over::Hosted;
+use crate::mesh::handed_over::{Handover, Hosted};
 use crate::placement::{Holder, LocalPlace};
 use crate::session::ConnectionId;
+use crate::session::connections::Connections;
+use crate::shard::counters::Counters;
 use core::time::Duration;
 use evenkeel_types::{CacheletId, Epoch, Instant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,7 +88,7 @@ pub(crate) struct Handovers {
     /// The cachelet of this worker that nobody serves, because it passes to another server.
     pub passing: Option<CacheletId>,
     /// Connections of which a command waits.
-    pub(crate) waiting: Vec<ConnectionId>,
+    waiting: Vec<ConnectionId>,
 }
 
 impl Handovers {
@@ -114,6 +115,25 @@ impl Handovers {
     pub fn is_open(&self, cachelet: CacheletId, began: Epoch) -> bool {
         let moved = self.moved.get(&cachelet);
         moved.is_none_or(|moved| moved.no_orders_until < began)
+    }
+
+    /// A connection's command is about a cachelet that moves.
+    #[cold]
+    pub(crate) fn wait(&mut self, counters: &mut Counters, id: ConnectionId) {
+        self.waiting.push(id);
+        counters.commands_waited += 1;
+    }
+
+    /// Commands that waited are shown again.
+    pub(crate) fn wake(&mut self, connections: &mut Connections) {
+        for id in self.waiting.drain(..) {
+            connections.touch(id);
+        }
+    }
+
+    /// When an order should be looked at again.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        (!self.orders.is_empty()).then_some(self.next_try)
     }
 
     /// Whether a connection waits for a cachelet that moves.
