@@ -3,6 +3,7 @@
 use super::deed::{Deed, Seen};
 use super::log::{Lines, Target};
 use super::watcher::{CloseReason, WATCHERS_MAX, Watcher};
+use crate::admin::AdminConfig;
 use crate::session::connections::Connections;
 use crate::session::{ConnectionId, Peer};
 use crate::shard::classes::class_of;
@@ -15,14 +16,6 @@ use evenkeel_storage::{Evicted, NEVER, Store};
 use evenkeel_types::{Now, uri_encode};
 use std::io::Write;
 
-/// Most bytes that a watcher may leave unread before lines are skipped for it (memcached's
-/// `watcher_logbuf_size`).
-pub const WATCHER_LOG_BYTES_DEFAULT: usize = 256 << 10;
-
-/// Most bytes of lines that a worker keeps for the watchers of another (memcached's
-/// `worker_logbuf_size`).
-pub const WORKER_LOG_BYTES_DEFAULT: usize = 64 << 10;
-
 /// What a worker tells those who look on.
 #[derive(Debug)]
 pub struct Observers {
@@ -33,7 +26,7 @@ pub struct Observers {
     prefixes: Prefixes,
     /// Ends a prefix.
     delimiter: u8,
-    /// See [`ObserverConfig::abort_on`].
+    /// Called when a command names this key: it ends the process.
     abort_on: Option<(String, fn() -> !)>,
     /// Kinds of events that anybody watches at any worker.
     streams: Streams,
@@ -55,45 +48,24 @@ pub struct Observers {
     dropped: u64,
 }
 
-/// How a worker observes.
-#[derive(Clone, Debug)]
-pub struct ObserverConfig {
-    /// Which worker this is, and of how many.
-    pub worker: u16,
-    /// How many workers there are.
-    pub workers: u16,
-    /// The first reading of the clocks.
-    pub start: Now,
-    /// Count by prefix from the start (`-D`).
-    pub detail: bool,
-    /// What ends a prefix.
-    pub delimiter: u8,
-    /// Called when a command names this key: it ends the process.
-    pub abort_on: Option<(String, fn() -> !)>,
-    /// See [`WATCHER_LOG_BYTES_DEFAULT`].
-    pub watcher_bytes_max: usize,
-    /// See [`WORKER_LOG_BYTES_DEFAULT`].
-    pub worker_bytes_max: usize,
-}
-
 impl Observers {
     /// Nobody looks on but, with `detail`, the prefixes.
-    pub fn new(config: &ObserverConfig) -> Self {
-        let start_us = config.start.monotonic.0 / 1_000;
+    pub fn new(worker: u16, workers: u16, start: Now, config: &AdminConfig) -> Self {
+        let start_us = start.monotonic.0 / 1_000;
         Observers {
-            on: config.detail || config.abort_on.is_some(),
+            on: config.detail || config.test_abort_on.is_some(),
             detail: config.detail,
             prefixes: Prefixes::default(),
-            delimiter: config.delimiter,
-            abort_on: config.abort_on.clone(),
+            delimiter: config.prefix_delimiter,
+            abort_on: config.test_abort_on.clone(),
             streams: Streams::default(),
-            targets: (0..config.workers).map(|_| Target::default()).collect(),
+            targets: (0..workers).map(|_| Target::default()).collect(),
             watchers: Vec::new(),
-            watcher_bytes_max: config.watcher_bytes_max,
-            worker_bytes_max: config.worker_bytes_max,
+            watcher_bytes_max: config.watcher_log_bytes,
+            worker_bytes_max: config.worker_log_bytes,
             asking: 0,
-            next_gid: u64::from(config.worker) + 1,
-            unix_zero_us: (u64::from(config.start.unix) * 1_000_000).saturating_sub(start_us),
+            next_gid: u64::from(worker) + 1,
+            unix_zero_us: (u64::from(start.unix) * 1_000_000).saturating_sub(start_us),
             line: Vec::new(),
             written: 0,
             dropped: 0,
@@ -152,7 +124,7 @@ impl Observers {
     }
 
     /// Ends the process if this is the key of which it is to die.
-    pub(crate) fn die_of(&self, key: &[u8]) {
+    fn die_of(&self, key: &[u8]) {
         if let Some((killer, abort)) = &self.abort_on
             && killer.as_bytes() == key
         {
@@ -160,14 +132,14 @@ impl Observers {
         }
     }
 
-    pub(crate) fn count_prefix(&mut self, key: &[u8], counts: &PrefixCounts) {
+    fn count_prefix(&mut self, key: &[u8], counts: &PrefixCounts) {
         if self.detail {
             self.prefixes.count(key, self.delimiter, counts);
         }
     }
 
     /// Writes a line for whoever wants it: `words` follow the time and the line's number.
-    pub(crate) fn tell(&mut self, now: Now, streams: Streams, words: impl FnOnce(&mut Vec<u8>)) {
+    fn tell(&mut self, now: Now, streams: Streams, words: impl FnOnce(&mut Vec<u8>)) {
         if !self.wants(streams) {
             return;
         }
@@ -215,7 +187,7 @@ impl Observers {
 
 impl Observers {
     /// memcached logs each look-up of a key, also those that a write begins with.
-    pub(crate) fn saw_lookup(&mut self, now: Now, key: &[u8], seen: &Seen) {
+    fn saw_lookup(&mut self, now: Now, key: &[u8], seen: &Seen) {
         let asking = self.asking;
         self.tell(now, Streams::FETCHERS, |line| {
             line.extend_from_slice(b"type=item_get key=");
@@ -230,7 +202,7 @@ impl Observers {
     }
 
     /// `(command, status)` and `(class, size)` as the log names them.
-    pub(crate) fn saw_store(
+    fn saw_store(
         &mut self,
         now: Now,
         key: &[u8],
@@ -249,7 +221,7 @@ impl Observers {
         });
     }
 
-    pub(crate) fn saw_delete(&mut self, now: Now, key: &[u8], command: &str, before: &Seen) {
+    fn saw_delete(&mut self, now: Now, key: &[u8], command: &str, before: &Seen) {
         let (class, size) = before.size();
         self.tell(now, Streams::DELETIONS, |line| {
             line.extend_from_slice(b"type=deleted key=");
@@ -439,21 +411,28 @@ impl Observers {
         counters.log_watcher_skipped += skipped;
     }
 
-    /// A connection was made that has this number.
-    pub(crate) fn saw_open(&mut self, now: Now, peer: &Peer, number: u32) {
+    /// A connection with this number was made, or is over for that reason.
+    pub(crate) fn saw_connection(
+        &mut self,
+        now: Now,
+        peer: &Peer,
+        over: Option<CloseReason>,
+        number: u32,
+    ) {
         self.tell(now, Streams::CONNEVENTS, |line| {
-            line.extend_from_slice(b"type=conn_new ");
-            write_peer(line, peer);
+            // Writing into memory cannot fail.
+            let _ = match over {
+                None => write!(line, "type=conn_new "),
+                Some(_) => write!(line, "type=conn_close "),
+            };
+            let _ = match peer.address {
+                Some(at) => write!(line, "rip={} rport={} transport=tcp", at.ip(), at.port()),
+                None => write!(line, "rip=unix rport=0 transport=local"),
+            };
+            if let Some(reason) = over {
+                let _ = write!(line, " reason={}", reason.word());
+            }
             let _ = write!(line, " cfd={number}");
-        });
-    }
-
-    /// A connection is over.
-    pub(crate) fn saw_close(&mut self, now: Now, peer: &Peer, reason: CloseReason, number: u32) {
-        self.tell(now, Streams::CONNEVENTS, |line| {
-            line.extend_from_slice(b"type=conn_close ");
-            write_peer(line, peer);
-            let _ = write!(line, " reason={} cfd={number}", reason.word());
         });
     }
 }
@@ -462,17 +441,4 @@ impl Observers {
 fn refusals(engine: &Engine) -> (u64, u64) {
     let counters = &engine.counters;
     (counters.store_too_large, counters.store_no_memory)
-}
-
-fn write_peer(line: &mut Vec<u8>, peer: &Peer) {
-    // Writing into memory cannot fail.
-    let _ = match peer.address {
-        Some(address) => write!(
-            line,
-            "rip={} rport={} transport=tcp",
-            address.ip(),
-            address.port()
-        ),
-        None => write!(line, "rip=unix rport=0 transport=local"),
-    };
 }

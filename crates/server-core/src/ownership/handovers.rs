@@ -31,7 +31,7 @@
 //! flushes tells the hosts of what it gave away lately ([`FLUSH_REACH`]), and its share of the answer comes from
 //! them.
 
-use crate::mesh::handed_over::{Handover, Hosted};
+use crate::mesh::handed_over::{Errand, Handover, Hosted};
 use crate::placement::{Holder, LocalPlace};
 use crate::session::ConnectionId;
 use crate::session::connections::Connections;
@@ -141,16 +141,26 @@ impl Handovers {
         self.waiting.last() == Some(&id)
     }
 
-    /// What was given away within [`FLUSH_REACH`] and is elsewhere now, by host as far as known.
-    pub(crate) fn given_lately(&self, now: Instant, me: u16) -> BTreeMap<u16, Vec<CacheletId>> {
+    /// The host of a cachelet that has moved to another worker than this one.
+    pub(crate) fn host_elsewhere(&self, cachelet: CacheletId, me: u16) -> Option<u16> {
+        let host = self.moved.get(&cachelet).map(|moved| moved.host);
+        host.filter(|host| *host != me)
+    }
+
+    /// Who is to be told of a `flush_all`: the hosts, as far as known, of what was given away within [`FLUSH_REACH`].
+    pub(crate) fn errands(&self, now: Instant, me: u16) -> Vec<Errand> {
         let mut by_host: BTreeMap<u16, Vec<CacheletId>> = BTreeMap::new();
         let lately = self.given.iter();
         for &(_, cachelet) in lately.filter(|(at, _)| now.since(*at) < FLUSH_REACH) {
-            let host = self.moved.get(&cachelet).map(|moved| moved.host);
-            if let Some(host) = host.filter(|host| *host != me) {
+            if let Some(host) = self.host_elsewhere(cachelet, me) {
                 by_host.entry(host).or_default().push(cachelet);
             }
         }
-        by_host
+        let errand = |(host, cachelets)| Errand {
+            by: me,
+            host,
+            cachelets,
+        };
+        by_host.into_iter().map(errand).collect()
     }
 }

@@ -59,16 +59,6 @@ impl Hosting {
         seat.is_some() && store.has(cachelet)
     }
 
-    /// Where a key is that another worker has located, without a look at the key. `None` when that worker
-    /// located it by other means than this one would.
-    #[inline]
-    pub(crate) fn locate_again(&self, located: &Located) -> Option<Located> {
-        let place = self
-            .placement
-            .locate_again(located.table, located.placement)?;
-        Some(Located { place, ..*located })
-    }
-
     /// The worker that an aware client should ask for a key. This one itself where nobody owns the key at
     /// the moment: then the client asks again after a pause.
     pub(crate) fn owner_of(&self, located: &Located, hash: KeyHash) -> WorkerRef {
@@ -100,7 +90,7 @@ impl Hosting {
 
     /// Whether the server owns a key and may not serve it.
     pub(crate) fn has_no_lease(&self, store: &Store, key: &[u8]) -> bool {
-        self.placement.located(store, key).place.holder() == Holder::NoLease
+        self.placement.locate(store, key).place.holder() == Holder::NoLease
     }
 
     /// Whether a cachelet of this server is ordered to another one, or has come from one that the map

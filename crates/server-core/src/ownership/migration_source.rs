@@ -4,7 +4,7 @@ use crate::links::{LinkId, LinkPurpose, LinkRequest};
 use crate::ownership::hosting::Hosting;
 use crate::ownership::migration::TARGET_TIMEOUT;
 use crate::ownership::migration::copying::{Asked, Link};
-use crate::ownership::migration::outgoing::{BEGIN_TIME, Stage};
+use crate::ownership::migration::outgoing::{BEGIN_TIME, Outgoing, Stage};
 use crate::placement::Holder;
 use crate::shard::counters::Counters;
 use crate::shard::engine::Engine;
@@ -13,6 +13,23 @@ use evenkeel_protocol::compose::request;
 use evenkeel_types::{CacheletId, Now};
 
 impl Hosting {
+    /// Looks for migrations of the map whose source is this worker.
+    pub(crate) fn find_migrations(&mut self, engine: &mut Engine, now: Now) {
+        let Some(map) = &self.map else { return };
+        for order in &map.document().migrations {
+            let cachelet = order.cachelet;
+            let is_known = self.migrations.outgoing.contains_key(&cachelet);
+            let owner = map.owner(cachelet);
+            let is_mine = owner.is_some_and(|owner| owner.server == self.me.server);
+            let is_open = self.handovers.is_open(cachelet, order.began);
+            if is_mine && !is_known && is_open && self.hosts_cachelet(&engine.store, cachelet) {
+                engine.counters.migrations_ordered += 1;
+                let outgoing = Outgoing::new(*order, now.monotonic);
+                self.migrations.outgoing.insert(cachelet, outgoing);
+            }
+        }
+    }
+
     /// Connects to the target. False where the map does not say how.
     pub(crate) fn begin(&mut self, now: Now, cachelet: CacheletId) -> bool {
         let Some(outgoing) = self.migrations.outgoing.get_mut(&cachelet) else {

@@ -215,13 +215,13 @@ impl Engine {
 
     /// Stores an item under a new or chosen version. On failure the old item of the key is gone,
     /// as with memcached, so that nobody reads what the client meant to replace.
-    #[inline]
     pub fn put(&mut self, at: &At, item: NewItem<'_>) -> Result<Version, PutError> {
         self.put_hinted(at, item, Hint::NONE)
     }
 
     /// As [`Engine::put`], with what the store said of the key when its memory was asked for ahead.
-    #[inline]
+    // Each plain `set` comes by here.
+    #[inline(always)]
     pub fn put_hinted(
         &mut self,
         at: &At,

@@ -1,4 +1,4 @@
-//! Connections are opened, fed and closed: how what one of them sends is carried out.
+//! What the driver does with connections: it opens, feeds and closes them.
 
 use crate::mesh::message::Message;
 use crate::observe::CloseReason;
@@ -21,7 +21,7 @@ impl WorkerCore {
         let id = self.connections.open(session);
         if let Some(session) = self.connections.get(id) {
             let number = self.process.number_of(session);
-            self.observers.saw_open(self.now, &session.peer, number);
+            (self.observers).saw_connection(self.now, &session.peer, None, number);
         }
         id
     }
@@ -40,7 +40,7 @@ impl WorkerCore {
             self.outbox.push_to_others(|| Message::Gone(id));
         }
         let number = self.process.number_of(session);
-        (self.observers).saw_close(self.now, &session.peer, reason, number);
+        (self.observers).saw_connection(self.now, &session.peer, Some(reason), number);
         forget_watcher(self, id);
         self.connections.close(id);
         self.homes.forget(id);

@@ -5,7 +5,7 @@ use crate::commands::probe::Run;
 use crate::links::{Links, Surroundings};
 use crate::mesh::held::HeldAnswers;
 use crate::mesh::outbox::Outbox;
-use crate::observe::{ObserverConfig, Observers};
+use crate::observe::Observers;
 use crate::ownership::homes::Homes;
 use crate::ownership::hosting::Hosting;
 use crate::placement::{LocalPlacement, Located};
@@ -90,34 +90,34 @@ impl WorkerConfig {
 /// One worker of a server, without its thread and sockets.
 #[derive(Debug)]
 pub struct WorkerCore {
-    pub(crate) config: WorkerConfig,
-    pub(crate) engine: Engine,
+    pub(super) config: WorkerConfig,
+    pub(super) engine: Engine,
     /// Which cachelets it serves.
-    pub(crate) hosting: Hosting,
-    pub(crate) connections: Connections,
+    pub(super) hosting: Hosting,
+    pub(super) connections: Connections,
     /// Messages on their way to each worker.
-    pub(crate) outbox: Outbox,
+    pub(super) outbox: Outbox,
     /// Room for the keys of plain reads.
-    pub(crate) run: Run,
+    pub(super) run: Run,
     /// Connections to the shadows of its hot keys.
-    pub(crate) links: Links,
+    pub(super) links: Links,
     /// The homes whose replicas it holds.
-    pub(crate) homes: Homes,
+    pub(super) homes: Homes,
     /// A delayed `flush_all`.
-    pub(crate) flush_at: Option<Seconds>,
+    pub(super) flush_at: Option<Seconds>,
     /// Who may come in; nobody until they are set, where authentication is on.
-    pub(crate) credentials: Option<Arc<Credentials>>,
+    pub(super) credentials: Option<Arc<Credentials>>,
     /// Answers that wait until copies of their keys cannot be read.
-    pub(crate) held: HeldAnswers,
+    pub(super) held: HeldAnswers,
     /// Who looks on.
-    pub(crate) observers: Observers,
+    pub(super) observers: Observers,
     /// What statistics tell of the process.
-    pub(crate) process: ProcessState,
+    pub(super) process: ProcessState,
     /// What the process is asked for.
-    pub(crate) process_requests: ProcessRequests,
-    pub(crate) debug_clock: DebugClock,
+    pub(super) process_requests: ProcessRequests,
+    pub(super) debug_clock: DebugClock,
     /// The time when it was last told by the driver.
-    pub(crate) now: Now,
+    pub(super) now: Now,
 }
 
 impl WorkerCore {
@@ -174,16 +174,7 @@ impl WorkerCore {
             flush_at: None,
             credentials: None,
             held: HeldAnswers::default(),
-            observers: Observers::new(&ObserverConfig {
-                worker: config.index,
-                workers: config.workers,
-                start: config.start,
-                detail: config.admin.detail,
-                delimiter: config.admin.prefix_delimiter,
-                abort_on: config.admin.test_abort_on.clone(),
-                watcher_bytes_max: config.admin.watcher_log_bytes,
-                worker_bytes_max: config.admin.worker_log_bytes,
-            }),
+            observers: Observers::new(config.index, config.workers, config.start, &config.admin),
             process: ProcessState::new(config.index, config.workers, pool.clone()),
             process_requests: ProcessRequests::new(),
             debug_clock: DebugClock::default(),
@@ -194,8 +185,8 @@ impl WorkerCore {
 
     /// Where a key is kept.
     #[inline]
-    pub(crate) fn locate(&self, key: &[u8]) -> Located {
-        self.hosting.placement.located(&self.engine.store, key)
+    pub(super) fn locate(&self, key: &[u8]) -> Located {
+        self.hosting.placement.locate(&self.engine.store, key)
     }
 
     /// What this worker has counted, with what is counted only when somebody asks.
@@ -220,7 +211,7 @@ impl WorkerCore {
 
     /// Whose commands follow: a connection of worker `of`, or nobody's.
     #[inline]
-    pub(crate) fn note_asking(&mut self, of: u16, connection: Option<ConnectionId>) {
+    pub(super) fn note_asking(&mut self, of: u16, connection: Option<ConnectionId>) {
         if self.observers.is_on() {
             let number = connection.map(|id| self.process.connection_number(of, id));
             self.observers.set_asking(number.unwrap_or(0));
@@ -229,7 +220,7 @@ impl WorkerCore {
 
     /// Carries out what the hot keys decided.
     #[inline]
-    pub(crate) fn carry_out_replication(&mut self, now: Now) {
+    pub(super) fn carry_out_replication(&mut self, now: Now) {
         if self.engine.hot.has_output() {
             self.carry_out_links(now);
         }
@@ -245,7 +236,7 @@ impl WorkerCore {
     }
 
     /// Lets answers go that need not be held any longer.
-    pub(crate) fn release_held(&mut self) {
+    pub(super) fn release_held(&mut self) {
         (self.held).release(&mut self.engine, &mut self.outbox, &mut self.connections);
     }
 }

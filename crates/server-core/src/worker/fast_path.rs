@@ -20,7 +20,6 @@ use crate::worker::core::WorkerCore;
 use crate::worker::route::one_key;
 use core::ops::Range;
 use evenkeel_protocol::{scan_get, scan_set};
-use evenkeel_storage::Hint;
 use evenkeel_types::Now;
 
 /// Keys of a run beyond which the memory that held them is given back.
@@ -103,15 +102,9 @@ fn locate_window(core: &mut WorkerCore, input: &[u8], window: Range<usize>) -> b
     let mut are_here = true;
     probes.clear();
     probes.extend(keys[window].iter().map(|key| {
-        let key = key.of(input);
-        let table = store.hash(key);
-        let (place, _) = core.hosting.placement.locate(key, table);
-        are_here &= place.is_at(me);
-        Probe {
-            table,
-            hint: Hint::NONE,
-            cachelet: place.cachelet,
-        }
+        let located = core.hosting.placement.locate(store, key.of(input));
+        are_here &= located.place.is_at(me);
+        Probe::new(&located)
     }));
     are_here
 }
@@ -202,19 +195,13 @@ pub(crate) fn plain_sets(
         let Some(set) = scan_set(input, end, &core.config.limits) else {
             break;
         };
-        let key = set.key(input);
-        let table = engine.store.hash(key);
-        let (place, _) = core.hosting.placement.locate(key, table);
-        if !place.is_at(core.config.index) {
+        let located = (core.hosting.placement).locate(&engine.store, set.key(input));
+        if !located.place.is_at(core.config.index) {
             break;
         }
         end = set.end();
         sets.push(set);
-        probes.push(Probe {
-            table,
-            hint: Hint::NONE,
-            cachelet: place.cachelet,
-        });
+        probes.push(Probe::new(&located));
     }
     if sets.is_empty() {
         return None;

@@ -46,7 +46,7 @@ pub(crate) fn carry_out_commands(
             let from_here = unread;
             let (bytes, rest) = unread.split_at(command.len as usize);
             unread = rest;
-            let located = core.hosting.locate_again(&command.located);
+            let located = core.hosting.placement.locate_again(&command.located);
             if let Some(located) = located
                 && !located.place.is_at(core.config.index)
                 && send_after(core, from, commands, command, located, bytes)

@@ -2,7 +2,7 @@
 
 use crate::links::LinkId;
 use crate::ownership::migration::copying::Asked;
-use crate::ownership::migration::outgoing::{Outgoing, Progress, Stage};
+use crate::ownership::migration::outgoing::{Progress, Stage};
 use crate::ownership::migration::volume::stands;
 use crate::placement::{Holder, LocalPlacement};
 use crate::shard::time::{Seconds, TimeBase};
@@ -41,26 +41,7 @@ pub(crate) fn revise_migrations(
 /// Looks for migrations of the map whose source is this worker. To be called when there is a new map, or a cachelet
 /// has come.
 pub(crate) fn find_migrations(core: &mut WorkerCore, now: Now) {
-    let Some(map) = core.hosting.map.clone() else {
-        return;
-    };
-    for order in &map.document().migrations {
-        let cachelet = order.cachelet;
-        let is_known = core.hosting.migrations.outgoing.contains_key(&cachelet);
-        let is_mine = map
-            .owner(cachelet)
-            .is_some_and(|owner| owner.server == core.hosting.me.server);
-        let is_open = core.hosting.handovers.is_open(cachelet, order.began);
-        if is_mine
-            && !is_known
-            && is_open
-            && core.hosting.hosts_cachelet(&core.engine.store, cachelet)
-        {
-            core.engine.counters.migrations_ordered += 1;
-            let outgoing = Outgoing::new(*order, now.monotonic);
-            core.hosting.migrations.outgoing.insert(cachelet, outgoing);
-        }
-    }
+    core.hosting.find_migrations(&mut core.engine, now);
     migrate(core, now);
 }
 
@@ -76,18 +57,7 @@ pub(crate) fn flush_ends_migrations(core: &mut WorkerCore, now: Now) {
 
 /// Goes on with what this worker copies, by one step at most.
 pub(crate) fn migrate(core: &mut WorkerCore, now: Now) {
-    if core.hosting.migrations.outgoing.is_empty() {
-        return;
-    }
-    if core.hosting.migrations.active.is_none() {
-        let waits = core.hosting.migrations.outgoing.iter();
-        let mut waits = waits.filter(|(_, outgoing)| matches!(outgoing.stage, Stage::Waiting));
-        core.hosting.migrations.active = waits.next().map(|(cachelet, _)| *cachelet);
-    }
-    let Some(cachelet) = core.hosting.migrations.active else {
-        return;
-    };
-    let Some(outgoing) = core.hosting.migrations.outgoing.get(&cachelet) else {
+    let Some((cachelet, outgoing)) = core.hosting.migrations.turn() else {
         return;
     };
     if outgoing.order.cancelled || outgoing.is_late(now.monotonic) {
@@ -169,7 +139,7 @@ fn end_active(core: &mut WorkerCore, now: Now, cachelet: CacheletId) {
 }
 
 /// A new map, and the placement made from it.
-pub(crate) fn revise_outgoing(
+fn revise_outgoing(
     core: &mut WorkerCore,
     now: Now,
     map: &ClusterMap,

@@ -223,7 +223,7 @@ pub(crate) fn execute_forwarded(
 
 /// Whether a read of a key that is here must wait for memory. Leaves no trace.
 #[inline]
-pub(crate) fn is_too_large_now(core: &WorkerCore, at: &At, key: &[u8]) -> bool {
+fn is_too_large_now(core: &WorkerCore, at: &At, key: &[u8]) -> bool {
     core.connections.scarce && is_large(core, at, key)
 }
 

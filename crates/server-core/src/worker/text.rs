@@ -1,4 +1,4 @@
-//! What to do with a parsed request of the text protocol.
+//! Carries out what a connection sends in the text protocol.
 
 use crate::admin::ProcessRequest;
 use crate::commands::key_command::{GetForm, KeyCommand, NO_LEASE, key_of, meta_of};
@@ -65,6 +65,7 @@ pub(crate) fn next_command<'i>(
     ControlFlow::Continue(rest)
 }
 
+/// Carries out the commands at the front of the input, until the connection has to wait or had its share of the turn.
 pub(crate) fn work_through(
     core: &mut WorkerCore,
     now: Now,
@@ -199,12 +200,7 @@ pub(crate) fn dispatch(
 
 /// A refused request is answered, and the item that it meant to replace goes. False when it must wait
 /// for that item to come to another worker.
-pub(crate) fn refuse(
-    core: &mut WorkerCore,
-    now: Now,
-    session: &mut Session,
-    refusal: &Refusal<'_>,
-) -> bool {
+fn refuse(core: &mut WorkerCore, now: Now, session: &mut Session, refusal: &Refusal<'_>) -> bool {
     let mut scratch = KeyScratch::default();
     let key = refusal.invalidates.map(|sent| sent.decode(&mut scratch));
     if key.is_some_and(|key| waits_for_host(core, session.id, key)) {

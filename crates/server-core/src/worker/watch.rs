@@ -5,8 +5,7 @@ use crate::observe::{Lines, Observers};
 use crate::session::{ConnectionId, Session};
 use crate::worker::core::WorkerCore;
 use crate::worker::whole::{carry_out_task, whole};
-use evenkeel_protocol::admin;
-use evenkeel_protocol::text;
+use evenkeel_protocol::{admin, text};
 use evenkeel_types::Now;
 
 /// Carries out `watch`. From then on the connection is told what happens, and what it says is

@@ -96,6 +96,7 @@ pub(crate) fn carry_out_task(core: &mut WorkerCore, now: Now, task: Task) {
     }
 }
 
+/// Carries out `flush_all`, at once or later.
 pub(crate) fn flush_all(
     core: &mut WorkerCore,
     now: Now,
@@ -115,10 +116,8 @@ pub(crate) fn flush_all(
     if session.agreed {
         // An agreed client says it to every worker itself. A worker that passed it on would flush
         // the others a second time, and with that what the client stored there meanwhile.
-        let is_far = at_s.is_none()
-            && !(core.hosting.handovers)
-                .given_lately(now.monotonic, core.config.index)
-                .is_empty();
+        let errands = (core.hosting.handovers).errands(now.monotonic, core.config.index);
+        let is_far = at_s.is_none() && !errands.is_empty();
         let to = (is_far && !noreply).then(|| session.expect(1));
         do_share(core, now, core.config.index, to, task);
         if to.is_some() {
@@ -149,16 +148,10 @@ pub(crate) fn finish_flush(
     asker: u16,
     to: Option<ReturnAddress>,
 ) -> Option<ReturnAddress> {
-    let me = core.config.index;
-    let given = core.hosting.handovers.given_lately(now.monotonic, me);
-    let errands = given.into_iter().map(|(host, cachelets)| Errand {
-        by: me,
-        host,
-        cachelets,
-    });
+    let errands = (core.hosting.handovers).errands(now.monotonic, core.config.index);
     let flush = FlushGiven {
         cachelets: Vec::new(),
-        errands: errands.collect(),
+        errands,
         asker,
         to,
     };
@@ -174,19 +167,13 @@ pub(crate) fn finish_flush(
 pub(crate) fn take_flush_given(core: &mut WorkerCore, now: Now, mut flush: FlushGiven) {
     let me = core.config.index;
     for cachelet in core::mem::take(&mut flush.cachelets) {
-        match core
-            .hosting
-            .handovers
-            .moved
-            .get(&cachelet)
-            .map(|moved| moved.host)
-        {
-            Some(host) if host != me => flush.errands.push(Errand {
+        match core.hosting.handovers.host_elsewhere(cachelet, me) {
+            Some(host) => flush.errands.push(Errand {
                 by: me,
                 host,
                 cachelets: vec![cachelet],
             }),
-            _ => {
+            None => {
                 core.engine.store.flush_cachelet(cachelet);
             }
         }

@@ -39,6 +39,15 @@ impl Migrations {
         self.requests.pop_front()
     }
 
+    /// The outgoing cachelet that is being copied, or the next, whose turn has come.
+    pub(crate) fn turn(&mut self) -> Option<(CacheletId, &mut Outgoing)> {
+        let mut waiting = self.outgoing.iter();
+        let mut next = || waiting.find(|(_, it)| matches!(it.stage, Stage::Waiting));
+        self.active = self.active.or_else(|| Some(*next()?.0));
+        let cachelet = self.active?;
+        Some((cachelet, self.outgoing.get_mut(&cachelet)?))
+    }
+
     /// Whether the worker takes part in any, at either end.
     pub fn is_any(&self) -> bool {
         !self.outgoing.is_empty() || !self.incoming.is_empty()
