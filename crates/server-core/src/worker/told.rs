@@ -245,7 +245,7 @@ impl WorkerCore {
     }
 
     /// Whether there is no memory for the answers of whoever is served next: a connection, or the asker of a message. Until
-    /// there is, who is to be answered with a value of more than [`LARGE_ANSWER`] bytes waits, alone: a connection
+    /// there is, who is to be answered with a value of more than [`LARGE_ANSWER`](crate::LARGE_ANSWER) bytes waits, alone: a connection
     /// ([`Session::lacks_room`](crate::Session::lacks_room)), or what is left of a message.
     pub fn set_scarce(&mut self, scarce: bool) {
         self.connections.scarce = scarce;
