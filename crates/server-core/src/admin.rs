@@ -6,6 +6,14 @@ use evenkeel_types::{Instant, Now};
 use std::collections::VecDeque;
 use std::time::Duration;
 
+/// Most bytes that a watcher may leave unread before lines are skipped for it (memcached's
+/// `watcher_logbuf_size`).
+const WATCHER_LOG_BYTES_DEFAULT: usize = 256 << 10;
+
+/// Most bytes of lines that a worker keeps for the watchers of another (memcached's
+/// `worker_logbuf_size`).
+const WORKER_LOG_BYTES_DEFAULT: usize = 64 << 10;
+
 /// What operators may do and see.
 #[derive(Clone, Debug)]
 pub struct AdminConfig {
@@ -48,8 +56,8 @@ impl Default for AdminConfig {
             track_sizes: false,
             detail: false,
             prefix_delimiter: b':',
-            watcher_log_bytes: crate::observe::WATCHER_LOG_BYTES_DEFAULT,
-            worker_log_bytes: crate::observe::WORKER_LOG_BYTES_DEFAULT,
+            watcher_log_bytes: WATCHER_LOG_BYTES_DEFAULT,
+            worker_log_bytes: WORKER_LOG_BYTES_DEFAULT,
         }
     }
 }

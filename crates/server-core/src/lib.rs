@@ -24,8 +24,9 @@
 //! - `mesh`: what workers of a server tell each other.
 //! - `commands`: what each does to its key, and what it answers.
 //! - `ownership`: cachelets that change their worker or server, and the lease to serve them.
-//! - `stats`: the names of statistics.
-//! - `worker`: all of it together, one file for each thing that is asked of it.
+//! - `stats`: the answers to `stats`.
+//! - `worker`: all of it together. `core` has the parts; what needs several of them is a function, in one file for each
+//!   thing that is asked of a worker; what the driver calls stands in `connections`, `told` and `asked`.
 
 #![forbid(unsafe_code)]
 // See clippy.toml.

@@ -119,11 +119,10 @@ impl Links {
             };
             let (message, line) = match &output {
                 Output::Store(message) => {
-                    let table = engine.store.hash(message.key);
-                    let (place, _) = here.placement.locate(message.key, table);
                     let seconds = TimeBase::seconds(now);
-                    let store = &engine.store;
-                    let item = store.peek_hashed(place.cachelet, message.key, table, seconds);
+                    let at = here.placement.locate(&engine.store, message.key);
+                    let cachelet = at.place.cachelet;
+                    let item = (engine.store).peek_hashed(cachelet, message.key, at.table, seconds);
                     // The next who reads what is stale must be told to replace it, which is the home's to do.
                     let item = item.filter(|item| !item.stale());
                     let line = item.map(|item| {
@@ -151,11 +150,10 @@ impl Links {
                     (message, line)
                 }
                 Output::Block(message) => {
-                    let table = engine.store.hash(message.key);
-                    let (place, _) = here.placement.locate(message.key, table);
                     let seconds = TimeBase::seconds(now);
-                    let store = &engine.store;
-                    let item = store.peek_hashed(place.cachelet, message.key, table, seconds);
+                    let at = here.placement.locate(&engine.store, message.key);
+                    let cachelet = at.place.cachelet;
+                    let item = (engine.store).peek_hashed(cachelet, message.key, at.table, seconds);
                     // Not newer than what will be stored next.
                     let version = item.map_or(newest, |item| item.version());
                     let mut line = Vec::new();

@@ -13,7 +13,7 @@
 use crate::shard::engine::At;
 use crate::shard::time::TimeBase;
 use evenkeel_hotkeys::server::Reader;
-use evenkeel_storage::TableHash;
+use evenkeel_storage::{Store, TableHash};
 use evenkeel_types::Now;
 #[cfg(doc)]
 use evenkeel_types::map::MapDocument;
@@ -268,27 +268,35 @@ impl LocalPlacement {
         })
     }
 
-    /// Where this server keeps a key, and the key's placement hash if that was needed to tell.
-    #[inline]
-    pub fn locate(&self, key: &[u8], table: TableHash) -> (LocalPlace, Option<KeyHash>) {
-        match self.by {
+    /// Where this server keeps a key.
+    // Each plain request comes by here: the place goes into registers.
+    #[inline(always)]
+    pub(crate) fn locate(&self, store: &Store, key: &[u8]) -> Located {
+        let table = store.hash(key);
+        let (place, placement) = match self.by {
             By::Table => (self.place_of(By::spread(table)), None),
             By::Placement => {
                 let hash = KeyHash::of(key);
                 (self.place_of(hash.0), Some(hash))
             }
+        };
+        Located {
+            table,
+            placement,
+            place,
         }
     }
 
-    /// Where this server keeps a key, by the hashes that another worker located it by. `None` when that one
+    /// Where this server keeps a key that another worker has located, without a look at the key. `None` when that one
     /// went by another kind of placement.
     #[inline]
-    pub fn locate_again(&self, table: TableHash, placement: Option<KeyHash>) -> Option<LocalPlace> {
-        match (self.by, placement) {
-            (By::Placement, Some(hash)) => Some(self.place_of(hash.0)),
-            (By::Table, None) => Some(self.place_of(By::spread(table))),
-            _ => None,
-        }
+    pub(crate) fn locate_again(&self, located: &Located) -> Option<Located> {
+        let place = match (self.by, located.placement) {
+            (By::Placement, Some(hash)) => self.place_of(hash.0),
+            (By::Table, None) => self.place_of(By::spread(located.table)),
+            _ => return None,
+        };
+        Some(Located { place, ..*located })
     }
 
     #[inline]

@@ -201,7 +201,7 @@ impl KeyCommand<'_, '_> {
             // A miss.
             KeyCommand::Get(_) => {}
             KeyCommand::Text(..) if self.is_answered() => {
-                session.sink().extend_from_slice(NO_LEASE);
+                session.say(NO_LEASE);
             }
             KeyCommand::Text(..) => {}
             KeyCommand::Binary(request, _) => {
@@ -215,7 +215,7 @@ impl KeyCommand<'_, '_> {
         match self {
             KeyCommand::Get(_) => session.elsewhere = Some(why),
             KeyCommand::Text(..) if self.is_answered() => {
-                session.sink().extend_from_slice(&why.line());
+                session.say(&why.line());
             }
             KeyCommand::Text(..) => {}
             KeyCommand::Binary(request, _) => {

@@ -3,6 +3,7 @@
 pub mod arithmetic;
 pub mod binary;
 pub mod delete;
+pub(crate) mod execute;
 pub mod get;
 pub(crate) mod key_command;
 pub mod meta_debug;

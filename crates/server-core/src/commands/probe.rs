@@ -52,15 +52,15 @@ impl Run {
 /// Where this worker looks for a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probe {
-    pub(crate) table: TableHash,
+    table: TableHash,
     /// What the store said of the key when its memory was asked for ahead.
     pub(crate) hint: Hint,
-    pub(crate) cachelet: CacheletId,
+    cachelet: CacheletId,
 }
 
 impl Probe {
     #[inline]
-    fn new(located: &Located) -> Self {
+    pub(crate) fn new(located: &Located) -> Self {
         Probe {
             table: located.table,
             hint: Hint::NONE,

@@ -7,6 +7,7 @@
 
 use crate::placement::Located;
 use crate::session::address::Ticket;
+use crate::session::connections::Connections;
 use crate::session::{ConnectionId, Session};
 
 /// Most commands that travel together.
@@ -57,9 +58,9 @@ pub(crate) struct Whose {
 
 impl Whose {
     /// A connection of the worker that sends the message.
-    pub(crate) fn of(id: ConnectionId, session: &Session) -> Self {
+    pub(crate) fn of(session: &Session) -> Self {
         Whose {
-            connection: Some(id),
+            connection: Some(session.id),
             asker: None,
             reads_well: session.reads_well,
         }
@@ -125,6 +126,26 @@ impl Answers {
             list: Vec::with_capacity(count),
             bytes: Vec::with_capacity(count * ANSWER_BYTES),
         }
+    }
+
+    /// One answer, later than those of the commands that came with its own.
+    pub(crate) fn one(connection: ConnectionId, ticket: Ticket, answer: &[u8]) -> Self {
+        let mut answers = Answers::new(connection, 1);
+        answers.list.push((ticket, answer.len() as u32));
+        answers.bytes.extend_from_slice(answer);
+        answers
+    }
+
+    /// Lets them in at the connection that waits.
+    pub(crate) fn deliver(&self, connections: &mut Connections) {
+        connections.deliver(self.connection, |session| {
+            let mut unread = &self.bytes[..];
+            for &(ticket, len) in &self.list {
+                let (answer, rest) = unread.split_at(len as usize);
+                unread = rest;
+                session.answered(ticket, answer);
+            }
+        });
     }
 
     /// The connection that waits, at the worker that gets the message.

@@ -5,11 +5,24 @@
 //! behind it waits there. So held answers count as what a client has not read: a connection with many of
 //! them is paused like one that awaits other workers, and no other bound is needed.
 
+use crate::mesh::forwarded::Answers;
 use crate::mesh::handed_over::FlushGiven;
-use crate::session::ConnectionId;
+use crate::mesh::outbox::Outbox;
 use crate::session::address::Ticket;
-use evenkeel_hotkeys::server::HoldId;
+use crate::session::connections::Connections;
+use crate::session::{ConnectionId, Session};
+use crate::shard::counters::Counters;
+use crate::shard::engine::Engine;
+use evenkeel_hotkeys::server::{HoldId, Released, ReleasedBy};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Upper ends of the classes by which times of holding are counted, but the last.
+const CLASSES: [Duration; 3] = [
+    Duration::from_millis(1),
+    Duration::from_millis(10),
+    Duration::from_millis(100),
+];
 
 /// Whom a held answer is for.
 #[derive(Debug)]
@@ -47,14 +60,75 @@ impl HeldAnswers {
         self.add_behind(hold, Vec::new(), whom);
     }
 
+    /// Takes back what a command about all keys answered behind the first `before` bytes of the session's sink, if that
+    /// must wait.
+    pub fn hold_for_all(&mut self, engine: &mut Engine, session: &mut Session, before: usize) {
+        if engine.hot.holds().next().is_some() {
+            let ticket = session.hold_back(before);
+            let _ = self.wait_for_all(engine, Whom::Here(session.id, ticket));
+        }
+    }
+
+    /// Keeps a `flush_all` while answers are held back, or gives it back.
+    pub fn hold_flush(&mut self, engine: &mut Engine, flush: FlushGiven) -> Option<FlushGiven> {
+        if flush.to.is_none() || !engine.hot.is_careful() {
+            return Some(flush);
+        }
+        match self.wait_for_all(engine, Whom::Flush(flush)) {
+            Some(Whom::Flush(flush)) => Some(flush),
+            _ => None,
+        }
+    }
+
+    /// Keeps an answer that concerns all keys until none is held back, or gives it back if there is none.
+    fn wait_for_all(&mut self, engine: &mut Engine, whom: Whom) -> Option<Whom> {
+        let mut behind: Vec<HoldId> = engine.hot.holds().collect();
+        let Some(first) = behind.pop() else {
+            return Some(whom);
+        };
+        engine.counters.answers_held += 1;
+        self.add_behind(first, behind, whom);
+        None
+    }
+
     /// Lists an answer that has to wait for others, too.
-    pub fn add_behind(&mut self, first: HoldId, behind: Vec<HoldId>, whom: Whom) {
+    fn add_behind(&mut self, first: HoldId, behind: Vec<HoldId>, whom: Whom) {
         let held = Held { behind, whom };
         self.by_hold.entry(first).or_default().push(held);
     }
 
+    /// Lets go what need not be held any longer.
+    pub fn release(
+        &mut self,
+        engine: &mut Engine,
+        outbox: &mut Outbox,
+        connections: &mut Connections,
+    ) {
+        while let Some(released) = engine.hot.poll_released() {
+            count(&mut engine.counters, &released);
+            let still = |id: &HoldId| engine.hot.holds().any(|held| held == *id);
+            for whom in self.take(released.id, still) {
+                match whom {
+                    Whom::Here(id, ticket) => {
+                        connections.deliver(id, |session| session.let_go(ticket));
+                    }
+                    Whom::At {
+                        worker,
+                        connection,
+                        ticket,
+                        answer,
+                    } => {
+                        let answers = Answers::one(connection, ticket, &answer);
+                        outbox.answer(connections, worker, answers);
+                    }
+                    Whom::Flush(flush) => outbox.pass_flush_on(connections, flush),
+                }
+            }
+        }
+    }
+
     /// Those whose answers may go, now that this is over; `still` says of what else they waited for whether it is not.
-    pub fn release(&mut self, over: HoldId, still: impl Fn(&HoldId) -> bool) -> Vec<Whom> {
+    fn take(&mut self, over: HoldId, still: impl Fn(&HoldId) -> bool) -> Vec<Whom> {
         let mut free = Vec::new();
         for mut held in self.by_hold.remove(&over).unwrap_or_default() {
             match core::iter::from_fn(|| held.behind.pop()).find(&still) {
@@ -64,4 +138,21 @@ impl HeldAnswers {
         }
         free
     }
+}
+
+fn count(counters: &mut Counters, released: &Released) {
+    match released.by {
+        ReleasedBy::FormerHome => return,
+        ReleasedBy::Confirmation => counters.holds_confirmed += 1,
+        ReleasedBy::Lease => counters.holds_by_lease += 1,
+    }
+    let micros = u64::try_from(released.lasted.as_micros()).unwrap_or(u64::MAX);
+    counters.holds_us = counters.holds_us.saturating_add(micros);
+    let class = CLASSES.partition_point(|end| *end <= released.lasted);
+    *[
+        &mut counters.holds_under_1ms,
+        &mut counters.holds_under_10ms,
+        &mut counters.holds_under_100ms,
+        &mut counters.holds_longer,
+    ][class] += 1;
 }

@@ -10,7 +10,5 @@ mod observers;
 pub(crate) mod watcher;
 
 pub(crate) use log::Lines;
-pub(crate) use observers::{
-    ObserverConfig, Observers, WATCHER_LOG_BYTES_DEFAULT, WORKER_LOG_BYTES_DEFAULT,
-};
+pub(crate) use observers::Observers;
 pub use watcher::CloseReason;

@@ -1,23 +1,20 @@
 //! What a worker tells those who look on.
 
-use super::deed::Seen;
-use super::log::Target;
-use super::watcher::Watcher;
+use super::deed::{Deed, Seen};
+use super::log::{Lines, Target};
+use super::watcher::{CloseReason, WATCHERS_MAX, Watcher};
+use crate::admin::AdminConfig;
+use crate::session::connections::Connections;
+use crate::session::{ConnectionId, Peer};
 use crate::shard::classes::class_of;
+use crate::shard::counters::Counters;
+use crate::shard::engine::{At, Engine};
 use crate::shard::prefixes::{PrefixCounts, Prefixes};
+use crate::shard::time::TimeBase;
 use evenkeel_protocol::admin::Streams;
-use evenkeel_storage::{Evicted, NEVER};
-use evenkeel_types::Now;
-use evenkeel_types::uri_encode;
+use evenkeel_storage::{Evicted, NEVER, Store};
+use evenkeel_types::{Now, uri_encode};
 use std::io::Write;
-
-/// Most bytes that a watcher may leave unread before lines are skipped for it (memcached's
-/// `watcher_logbuf_size`).
-pub const WATCHER_LOG_BYTES_DEFAULT: usize = 256 << 10;
-
-/// Most bytes of lines that a worker keeps for the watchers of another (memcached's
-/// `worker_logbuf_size`).
-pub const WORKER_LOG_BYTES_DEFAULT: usize = 64 << 10;
 
 /// What a worker tells those who look on.
 #[derive(Debug)]
@@ -29,15 +26,15 @@ pub struct Observers {
     prefixes: Prefixes,
     /// Ends a prefix.
     delimiter: u8,
-    /// See [`ObserverConfig::abort_on`].
+    /// Called when a command names this key: it ends the process.
     abort_on: Option<(String, fn() -> !)>,
     /// Kinds of events that anybody watches at any worker.
     streams: Streams,
     /// What each worker's watchers want and have coming, by the worker's index.
-    pub(crate) targets: Vec<Target>,
+    targets: Vec<Target>,
     /// The watchers among this worker's connections.
-    pub(crate) watchers: Vec<Watcher>,
-    pub(crate) watcher_bytes_max: usize,
+    watchers: Vec<Watcher>,
+    watcher_bytes_max: usize,
     worker_bytes_max: usize,
     /// Number of the connection whose command is carried out.
     asking: u32,
@@ -48,48 +45,27 @@ pub struct Observers {
     line: Vec<u8>,
     /// Lines written and dropped.
     written: u64,
-    pub(crate) dropped: u64,
-}
-
-/// How a worker observes.
-#[derive(Clone, Debug)]
-pub struct ObserverConfig {
-    /// Which worker this is, and of how many.
-    pub worker: u16,
-    /// How many workers there are.
-    pub workers: u16,
-    /// The first reading of the clocks.
-    pub start: Now,
-    /// Count by prefix from the start (`-D`).
-    pub detail: bool,
-    /// What ends a prefix.
-    pub delimiter: u8,
-    /// Called when a command names this key: it ends the process.
-    pub abort_on: Option<(String, fn() -> !)>,
-    /// See [`WATCHER_LOG_BYTES_DEFAULT`].
-    pub watcher_bytes_max: usize,
-    /// See [`WORKER_LOG_BYTES_DEFAULT`].
-    pub worker_bytes_max: usize,
+    dropped: u64,
 }
 
 impl Observers {
     /// Nobody looks on but, with `detail`, the prefixes.
-    pub fn new(config: &ObserverConfig) -> Self {
-        let start_us = config.start.monotonic.0 / 1_000;
+    pub fn new(worker: u16, workers: u16, start: Now, config: &AdminConfig) -> Self {
+        let start_us = start.monotonic.0 / 1_000;
         Observers {
-            on: config.detail || config.abort_on.is_some(),
+            on: config.detail || config.test_abort_on.is_some(),
             detail: config.detail,
             prefixes: Prefixes::default(),
-            delimiter: config.delimiter,
-            abort_on: config.abort_on.clone(),
+            delimiter: config.prefix_delimiter,
+            abort_on: config.test_abort_on.clone(),
             streams: Streams::default(),
-            targets: (0..config.workers).map(|_| Target::default()).collect(),
+            targets: (0..workers).map(|_| Target::default()).collect(),
             watchers: Vec::new(),
-            watcher_bytes_max: config.watcher_bytes_max,
-            worker_bytes_max: config.worker_bytes_max,
+            watcher_bytes_max: config.watcher_log_bytes,
+            worker_bytes_max: config.worker_log_bytes,
             asking: 0,
-            next_gid: u64::from(config.worker) + 1,
-            unix_zero_us: (u64::from(config.start.unix) * 1_000_000).saturating_sub(start_us),
+            next_gid: u64::from(worker) + 1,
+            unix_zero_us: (u64::from(start.unix) * 1_000_000).saturating_sub(start_us),
             line: Vec::new(),
             written: 0,
             dropped: 0,
@@ -139,7 +115,7 @@ impl Observers {
         self.streams.intersects(streams)
     }
 
-    pub(crate) fn update(&mut self) {
+    fn update(&mut self) {
         self.streams = self
             .targets
             .iter()
@@ -148,7 +124,7 @@ impl Observers {
     }
 
     /// Ends the process if this is the key of which it is to die.
-    pub(crate) fn die_of(&self, key: &[u8]) {
+    fn die_of(&self, key: &[u8]) {
         if let Some((killer, abort)) = &self.abort_on
             && killer.as_bytes() == key
         {
@@ -156,14 +132,14 @@ impl Observers {
         }
     }
 
-    pub(crate) fn count_prefix(&mut self, key: &[u8], counts: &PrefixCounts) {
+    fn count_prefix(&mut self, key: &[u8], counts: &PrefixCounts) {
         if self.detail {
             self.prefixes.count(key, self.delimiter, counts);
         }
     }
 
     /// Writes a line for whoever wants it: `words` follow the time and the line's number.
-    pub(crate) fn tell(&mut self, now: Now, streams: Streams, words: impl FnOnce(&mut Vec<u8>)) {
+    fn tell(&mut self, now: Now, streams: Streams, words: impl FnOnce(&mut Vec<u8>)) {
         if !self.wants(streams) {
             return;
         }
@@ -211,7 +187,7 @@ impl Observers {
 
 impl Observers {
     /// memcached logs each look-up of a key, also those that a write begins with.
-    pub(crate) fn saw_lookup(&mut self, now: Now, key: &[u8], seen: &Seen) {
+    fn saw_lookup(&mut self, now: Now, key: &[u8], seen: &Seen) {
         let asking = self.asking;
         self.tell(now, Streams::FETCHERS, |line| {
             line.extend_from_slice(b"type=item_get key=");
@@ -226,7 +202,7 @@ impl Observers {
     }
 
     /// `(command, status)` and `(class, size)` as the log names them.
-    pub(crate) fn saw_store(
+    fn saw_store(
         &mut self,
         now: Now,
         key: &[u8],
@@ -245,7 +221,7 @@ impl Observers {
         });
     }
 
-    pub(crate) fn saw_delete(&mut self, now: Now, key: &[u8], command: &str, before: &Seen) {
+    fn saw_delete(&mut self, now: Now, key: &[u8], command: &str, before: &Seen) {
         let (class, size) = before.size();
         self.tell(now, Streams::DELETIONS, |line| {
             line.extend_from_slice(b"type=deleted key=");
@@ -253,15 +229,216 @@ impl Observers {
             let _ = write!(line, " cmd={command} clsid={class} size={size}");
         });
     }
+
+    /// Carries a command out while somebody looks on, and tells what became of it.
+    pub(crate) fn observe(
+        &mut self,
+        engine: &mut Engine,
+        at: &At,
+        key: &[u8],
+        deed: Deed,
+        carry_out: impl FnOnce(&mut Engine),
+    ) {
+        self.die_of(key);
+        let before = Seen::of(engine, at, key);
+        let newest = engine.newest_version();
+        let (too_large, no_memory) = refusals(engine);
+        carry_out(engine);
+        let after = Seen::of(engine, at, key);
+        let (too_large_after, no_memory_after) = refusals(engine);
+        self.saw_lookup(at.now, key, &before);
+        let mut counts = PrefixCounts::default();
+        match deed {
+            Deed::Read => {
+                counts.get = 1;
+                counts.hit = u64::from(before.found());
+            }
+            Deed::Store(command, len) => {
+                counts.set = 1;
+                let changed =
+                    before.version() != after.version() || newest != engine.newest_version();
+                let status = match (command, before.found()) {
+                    _ if too_large != too_large_after => "too_large",
+                    _ if no_memory != no_memory_after => "no_memory",
+                    _ if changed => "stored",
+                    ("cas", true) => "exists",
+                    ("cas", false) => "not_found",
+                    _ => "not_stored",
+                };
+                let (size, ttl) = match (status, after.item) {
+                    ("stored", Some(_)) => (after.size(), after.ttl()),
+                    _ => ((0, len), 0),
+                };
+                self.saw_store(at.now, key, (command, status), size, ttl);
+            }
+            Deed::Delete(command) => {
+                counts.del = 1;
+                if before.found() && !after.found() {
+                    self.saw_delete(at.now, key, command, &before);
+                }
+            }
+            Deed::Count => {
+                if !before.found() && after.found() {
+                    let words = ("add", "stored");
+                    self.saw_store(at.now, key, words, after.size(), after.ttl());
+                }
+            }
+            Deed::Other => {}
+        }
+        self.count_prefix(key, &counts);
+    }
+
+    /// A value was refused while its command was read.
+    pub(crate) fn saw_refusal(&mut self, now: Now, key: &[u8]) {
+        let words = ("set", "too_large");
+        self.saw_store(now, key, words, (0, 0), 0);
+    }
 }
 
 impl Observers {
-    pub(crate) fn watchers_everywhere(&self) -> u16 {
-        self.targets.iter().map(|target| target.watchers).sum()
+    /// Whether another connection may watch: a process has [`WATCHERS_MAX`] at most.
+    pub(crate) fn have_room(&self) -> bool {
+        let everywhere: u16 = self.targets.iter().map(|target| target.watchers).sum();
+        everywhere < WATCHERS_MAX
     }
 
     /// Watchers of this worker.
     pub fn watchers_here(&self) -> u64 {
         self.watchers.len() as u64
     }
+
+    /// What the watchers of this worker want now.
+    pub(crate) fn wanted_here(&self) -> Streams {
+        let all = self.watchers.iter();
+        all.fold(Streams::default(), |all, watcher| {
+            all.union(watcher.streams)
+        })
+    }
+
+    /// A connection of this worker watches.
+    pub(crate) fn add_watcher(&mut self, connection: ConnectionId, streams: Streams) {
+        self.watchers.push(Watcher {
+            connection,
+            streams,
+            skipped: 0,
+        });
+    }
+
+    /// A connection is over. Whether it watched.
+    pub(crate) fn forget_watcher(&mut self, id: ConnectionId) -> bool {
+        let before = self.watchers.len();
+        self.watchers.retain(|watcher| watcher.connection != id);
+        before != self.watchers.len()
+    }
+
+    /// A worker says what its watchers want, and how many they are.
+    pub(crate) fn take_watched(
+        &mut self,
+        store: &mut Store,
+        worker: u16,
+        streams: Streams,
+        watchers: u16,
+    ) {
+        if let Some(target) = self.targets.get_mut(usize::from(worker)) {
+            target.streams = streams;
+            target.watchers = watchers;
+            if streams.is_empty() {
+                target.waiting = Lines::default();
+            }
+        }
+        self.update();
+        store.log_evictions(self.wants(Streams::EVICTIONS));
+    }
+
+    /// Adds a line for each item that was evicted since the last time.
+    pub(crate) fn gather_evictions(&mut self, store: &mut Store, now: Now) {
+        if self.wants(Streams::EVICTIONS) {
+            let log = store.take_evictions();
+            let seconds = TimeBase::seconds(now);
+            for evicted in &log.evicted {
+                self.saw_eviction(now, seconds, evicted);
+            }
+            self.dropped += log.dropped;
+        }
+    }
+
+    /// Lines that have gathered for a worker's watchers, if they may be sent now.
+    pub(crate) fn take_lines(&mut self, worker: u16) -> Option<Lines> {
+        self.targets[usize::from(worker)].take()
+    }
+
+    /// A worker took the lines that were sent to it.
+    pub(crate) fn lines_taken(&mut self, by: u16) {
+        if let Some(target) = self.targets.get_mut(usize::from(by)) {
+            target.in_flight = false;
+        }
+    }
+
+    /// Writes lines to the watchers of this worker, as far as they read.
+    pub(crate) fn write_to_watchers(
+        &mut self,
+        connections: &mut Connections,
+        counters: &mut Counters,
+        lines: &Lines,
+    ) {
+        let most = self.watcher_bytes_max;
+        let (mut sent, mut skipped) = (0, 0);
+        for watcher in &mut self.watchers {
+            let Some(session) = connections.get(watcher.connection) else {
+                continue;
+            };
+            let wanted = lines
+                .iter()
+                .filter(|(streams, _)| streams.intersects(watcher.streams));
+            for (_, line) in wanted {
+                if session.waiting_bytes() + line.len() > most {
+                    watcher.skipped += 1;
+                    skipped += 1;
+                    continue;
+                }
+                let out = session.sink();
+                if watcher.skipped > 0 {
+                    // Writing into memory cannot fail.
+                    let _ = writeln!(out, "skipped={}", watcher.skipped);
+                    watcher.skipped = 0;
+                }
+                out.extend_from_slice(line);
+                sent += 1;
+            }
+            connections.touch(watcher.connection);
+        }
+        counters.log_watcher_sent += sent;
+        counters.log_watcher_skipped += skipped;
+    }
+
+    /// A connection with this number was made, or is over for that reason.
+    pub(crate) fn saw_connection(
+        &mut self,
+        now: Now,
+        peer: &Peer,
+        over: Option<CloseReason>,
+        number: u32,
+    ) {
+        self.tell(now, Streams::CONNEVENTS, |line| {
+            // Writing into memory cannot fail.
+            let _ = match over {
+                None => write!(line, "type=conn_new "),
+                Some(_) => write!(line, "type=conn_close "),
+            };
+            let _ = match peer.address {
+                Some(at) => write!(line, "rip={} rport={} transport=tcp", at.ip(), at.port()),
+                None => write!(line, "rip=unix rport=0 transport=local"),
+            };
+            if let Some(reason) = over {
+                let _ = write!(line, " reason={}", reason.word());
+            }
+            let _ = write!(line, " cfd={number}");
+        });
+    }
+}
+
+/// Values refused so far: too large, and for want of memory.
+fn refusals(engine: &Engine) -> (u64, u64) {
+    let counters = &engine.counters;
+    (counters.store_too_large, counters.store_no_memory)
 }

@@ -31,10 +31,11 @@
 //! flushes tells the hosts of what it gave away lately ([`FLUSH_REACH`]), and its share of the answer comes from
 //! them.
 
-use crate::mesh::handed_over::Handover;
-use crate::mesh::handed_over::Hosted;
+use crate::mesh::handed_over::{Errand, Handover, Hosted};
 use crate::placement::{Holder, LocalPlace};
 use crate::session::ConnectionId;
+use crate::session::connections::Connections;
+use crate::shard::counters::Counters;
 use core::time::Duration;
 use evenkeel_types::{CacheletId, Epoch, Instant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,7 +88,7 @@ pub(crate) struct Handovers {
     /// The cachelet of this worker that nobody serves, because it passes to another server.
     pub passing: Option<CacheletId>,
     /// Connections of which a command waits.
-    pub(crate) waiting: Vec<ConnectionId>,
+    waiting: Vec<ConnectionId>,
 }
 
 impl Handovers {
@@ -116,21 +117,50 @@ impl Handovers {
         moved.is_none_or(|moved| moved.no_orders_until < began)
     }
 
+    /// A connection's command is about a cachelet that moves.
+    #[cold]
+    pub(crate) fn wait(&mut self, counters: &mut Counters, id: ConnectionId) {
+        self.waiting.push(id);
+        counters.commands_waited += 1;
+    }
+
+    /// Commands that waited are shown again.
+    pub(crate) fn wake(&mut self, connections: &mut Connections) {
+        for id in self.waiting.drain(..) {
+            connections.touch(id);
+        }
+    }
+
+    /// When an order should be looked at again.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        (!self.orders.is_empty()).then_some(self.next_try)
+    }
+
     /// Whether a connection waits for a cachelet that moves.
     pub fn has_waiting(&self, id: ConnectionId) -> bool {
         self.waiting.last() == Some(&id)
     }
 
-    /// What was given away within [`FLUSH_REACH`] and is elsewhere now, by host as far as known.
-    pub(crate) fn given_lately(&self, now: Instant, me: u16) -> BTreeMap<u16, Vec<CacheletId>> {
+    /// The host of a cachelet that has moved to another worker than this one.
+    pub(crate) fn host_elsewhere(&self, cachelet: CacheletId, me: u16) -> Option<u16> {
+        let host = self.moved.get(&cachelet).map(|moved| moved.host);
+        host.filter(|host| *host != me)
+    }
+
+    /// Who is to be told of a `flush_all`: the hosts, as far as known, of what was given away within [`FLUSH_REACH`].
+    pub(crate) fn errands(&self, now: Instant, me: u16) -> Vec<Errand> {
         let mut by_host: BTreeMap<u16, Vec<CacheletId>> = BTreeMap::new();
         let lately = self.given.iter();
         for &(_, cachelet) in lately.filter(|(at, _)| now.since(*at) < FLUSH_REACH) {
-            let host = self.moved.get(&cachelet).map(|moved| moved.host);
-            if let Some(host) = host.filter(|host| *host != me) {
+            if let Some(host) = self.host_elsewhere(cachelet, me) {
                 by_host.entry(host).or_default().push(cachelet);
             }
         }
-        by_host
+        let errand = |(host, cachelets)| Errand {
+            by: me,
+            host,
+            cachelets,
+        };
+        by_host.into_iter().map(errand).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Names of connections, and of the answers that they await.
 
 /// Names a connection of a worker. The generation tells a reused slot from its former holder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
     /// Position in the worker's table.
     pub slot: u32,

@@ -32,21 +32,27 @@ pub(crate) struct Connections {
     touched: VecDeque<ConnectionId>,
     /// An emptied output, for the next connection that has something to say: idle ones hold none.
     spare: Vec<u8>,
+    /// What the driver holds of input that was not carried out: connections and bytes.
+    pub(crate) input_held: (u64, u64),
+    /// Whether there is no memory for the large answers of whoever is served next.
+    pub(crate) scarce: bool,
 }
 
 impl Connections {
     /// A connection begins.
-    pub fn open(&mut self, session: Session) -> ConnectionId {
+    pub fn open(&mut self, mut session: Session) -> ConnectionId {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
         });
         let entry = &mut self.slots[slot as usize];
-        entry.session = Some(Box::new(session));
-        ConnectionId {
+        let id = ConnectionId {
             slot,
             generation: entry.generation,
-        }
+        };
+        session.id = id;
+        entry.session = Some(Box::new(session));
+        id
     }
 
     /// A connection that stands is over; its slot will have another name.
@@ -88,8 +94,9 @@ impl Connections {
     }
 
     /// Gives a connection's state back. No command opens or closes connections, so its place is free.
-    pub fn give_back(&mut self, id: ConnectionId, session: Box<Session>) {
-        self.slots[id.slot as usize].session = Some(session);
+    pub fn give_back(&mut self, session: Box<Session>) {
+        let slot = session.id.slot as usize;
+        self.slots[slot].session = Some(session);
     }
 
     /// An emptied output, perhaps with room, for a connection that has something to say.
@@ -108,6 +115,14 @@ impl Connections {
     /// A connection has something to write, or is to be looked at again.
     pub fn touch(&mut self, id: ConnectionId) {
         self.touched.push_back(id);
+    }
+
+    /// Lets answers in that come to a connection from elsewhere, if it still stands.
+    pub fn deliver(&mut self, to: ConnectionId, answers: impl FnOnce(&mut Session)) {
+        if let Some(session) = self.get(to) {
+            answers(session);
+            self.touch(to);
+        }
     }
 
     /// The next one that was touched.

@@ -10,7 +10,7 @@ pub(crate) mod in_order;
 pub(crate) mod listing;
 
 use crate::session::elsewhere::Elsewhere;
-use address::Ticket;
+use address::{ReturnAddress, Ticket};
 use in_order::InOrder;
 
 use crate::session::listing::Listing;
@@ -18,8 +18,7 @@ use crate::shard::share::Share;
 pub use address::ConnectionId;
 use core::net::SocketAddr;
 use evenkeel_protocol::auth::{AuthMode, Dialect, Protocols, Sasl, opening};
-use evenkeel_protocol::binary::Echo;
-use evenkeel_protocol::binary::wording;
+use evenkeel_protocol::binary::{Echo, wording};
 use evenkeel_protocol::text;
 use evenkeel_types::{CacheletId, Epoch, Instant};
 use std::collections::BTreeMap;
@@ -132,6 +131,8 @@ struct Tight {
 /// The state of one connection.
 #[derive(Debug, Default)]
 pub struct Session {
+    /// Its name, given when it is opened.
+    pub(crate) id: ConnectionId,
     /// Who connected.
     pub peer: Peer,
     /// Answers ready to be written, in order, behind those that are written already: see
@@ -221,11 +222,25 @@ impl Session {
         }
     }
 
+    /// Answers with these bytes.
+    #[inline]
+    pub(crate) fn say(&mut self, answer: &[u8]) {
+        self.sink().extend_from_slice(answer);
+    }
+
     /// Reserves the place of an answer to which `workers` workers contribute.
     #[inline]
     pub fn await_answer(&mut self, workers: u16) -> Ticket {
         self.awaited += 1;
         self.order.reserve(workers, self.wording)
+    }
+
+    /// As [`await_answer`](Self::await_answer), of this connection: where the shares of the answer are to be sent.
+    pub(crate) fn expect(&mut self, workers: u16) -> ReturnAddress {
+        ReturnAddress {
+            connection: self.id,
+            ticket: self.await_answer(workers),
+        }
     }
 
     /// Runs a command that answers in text, and words in binary what it answers, now or later.

@@ -5,10 +5,13 @@ use crate::shard::counters::Counters;
 use crate::shard::replicas::Replicas;
 use crate::shard::rewritten::Rewritten;
 use crate::shard::time::{NEVER, Seconds, TimeBase};
+use evenkeel_balance::cachelet_load::{CacheletCounts, CacheletLoad, LoadMeter, WorkerLoad};
 use evenkeel_hotkeys::server::{HotKeys, HotKeysStats, ReadAdvice, Reader, WriteKind};
 use evenkeel_protocol::Limits;
-use evenkeel_storage::{Hint, Item, NewItem, Store, StoreError, StoreStats, TableHash};
-use evenkeel_types::{CacheletId, Epoch, KeyHash, Now, Version};
+use evenkeel_storage::{
+    CacheletStats, Hint, Item, NewItem, Store, StoreError, StoreStats, TableHash,
+};
+use evenkeel_types::{CacheletId, Epoch, Instant, KeyHash, Now, Version};
 
 /// Bits of the first version. Clients exist that keep CAS uniques in 32 bits, and memcached's own
 /// start from 1, so versions start low; but not from 1 each time, because a client may come back
@@ -18,6 +21,9 @@ const FIRST_VERSION_BITS: u32 = 31;
 /// Bits of how many versions are left out when a worker gets keys that another server had: many enough, and so few that
 /// versions stay within 32 bits for a thousand times.
 const SKIPPED_BITS: u32 = 22;
+
+/// Bounded work on expiry and index growth per turn, in items.
+const MAINTENANCE_STEP: usize = 64;
 
 /// The version before the first one of a process, spread over 31 bits by `entropy`, so that a CAS
 /// unique of another life of the server is taken for one of this life once in two billion times.
@@ -72,6 +78,21 @@ impl At {
     }
 }
 
+/// How an [`Engine`] begins.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineConfig {
+    /// The first reading of the clocks.
+    pub start: Now,
+    /// What the protocol allows.
+    pub limits: Limits,
+    /// The version before the first one handed out.
+    pub first_version: Version,
+    /// Whether clients are shown CAS uniques.
+    pub cas_shown: bool,
+    /// Tells this worker's life from others.
+    pub life: [u64; 2],
+}
+
 /// The state of one worker that commands work on.
 #[derive(Debug)]
 pub struct Engine {
@@ -101,38 +122,41 @@ pub struct Engine {
     baseline_classes: ClassStats,
     /// The same of the hot keys: their counts and the overwritten entries of their log.
     baseline_hot: (HotKeysStats, u64),
+    /// How much each cachelet adds to the load.
+    pub meter: LoadMeter,
+    /// The second of the last round of housekeeping, and whether that round is over.
+    round: (Seconds, bool),
+    /// Tells this worker's life from others: see [`Engine::skip_versions`].
+    life: [u64; 2],
     /// Old values on their way into new items (append, prepend, incr).
     pub scratch: Vec<u8>,
 }
 
 impl Engine {
-    /// Puts the parts together; `first` is the version before the first one handed out, and
-    /// `cas_shown` says whether clients see versions.
-    pub fn new(
-        store: Store,
-        replicas: Replicas,
-        hot: HotKeys,
-        time: TimeBase,
-        limits: Limits,
-        first: Version,
-        cas_shown: bool,
-    ) -> Self {
-        Engine {
+    /// Puts the parts together.
+    pub fn new(store: Store, replicas: Replicas, hot: HotKeys, config: &EngineConfig) -> Self {
+        let start = config.start;
+        let mut engine = Engine {
             store,
             replicas,
             hot,
             counters: Counters::default(),
-            time,
-            limits,
+            time: TimeBase::new(start),
+            limits: config.limits,
             rewritten: Rewritten::default(),
-            version: first,
-            cas_shown,
+            version: config.first_version,
+            cas_shown: config.cas_shown,
             cluster_config: Vec::new(),
             baseline: StoreStats::default(),
             baseline_classes: ClassStats::default(),
             baseline_hot: Default::default(),
+            meter: LoadMeter::new(start.monotonic),
+            round: (0, true),
+            life: config.life,
             scratch: Vec::new(),
-        }
+        };
+        engine.settle_meters(start.monotonic);
+        engine
     }
 
     /// A version newer than all before.
@@ -149,10 +173,10 @@ impl Engine {
 
     /// Leaves some versions out. Servers between which cachelets pass count on from each other's versions; should
     /// contents get lost later, no home of a key gives it a version again that another home gave to another
-    /// value lately, but with the odds of one in a million.
-    pub fn skip_versions(&mut self, entropy: [u64; 3]) {
-        let add = |sum: u64, part: &u64| mixed(sum.rotate_left(27) ^ part);
-        let sum = entropy.iter().fold(0, add);
+    /// value lately, but with the odds of one in a million. `reason` is the map or the migration by which they pass.
+    pub fn skip_versions(&mut self, reason: Epoch) {
+        let add = |sum: u64, part: u64| mixed(sum.rotate_left(27) ^ part);
+        let sum = self.life.into_iter().chain([reason.0]).fold(0, add);
         self.version.0 += 1 + (mixed(sum) >> (u64::BITS - SKIPPED_BITS));
     }
 
@@ -191,13 +215,13 @@ impl Engine {
 
     /// Stores an item under a new or chosen version. On failure the old item of the key is gone,
     /// as with memcached, so that nobody reads what the client meant to replace.
-    #[inline]
     pub fn put(&mut self, at: &At, item: NewItem<'_>) -> Result<Version, PutError> {
         self.put_hinted(at, item, Hint::NONE)
     }
 
     /// As [`Engine::put`], with what the store said of the key when its memory was asked for ahead.
-    #[inline]
+    // Each plain `set` comes by here.
+    #[inline(always)]
     pub fn put_hinted(
         &mut self,
         at: &At,
@@ -245,6 +269,77 @@ impl Engine {
         if scratch.capacity() <= SCRATCH_KEEP_MAX {
             self.scratch = scratch;
         }
+    }
+
+    /// The load of this worker and of its cachelets, of which rates are as the last interval left them.
+    /// Takes time in proportion to the cachelets.
+    pub fn cachelet_loads(&self, worker: u16) -> WorkerLoad {
+        let (hot, store) = (&self.hot, &self.store);
+        let mut cachelets = Vec::new();
+        for id in store.cachelet_ids() {
+            let load = self.meter.load_of(id);
+            let stats = store.cachelet_stats(id).unwrap_or_default();
+            cachelets.push(CacheletLoad {
+                memory_bytes: stats.held_bytes,
+                items: stats.items,
+                ..load
+            });
+        }
+        cachelets.sort_by_key(|load| load.cachelet);
+        let mut loads = WorkerLoad {
+            worker,
+            intervals: self.meter.intervals(),
+            load: cachelets.iter().map(|load| load.load).sum(),
+            replica_load: hot.replica_load(),
+            diverted_load: hot.diverted_load(),
+            busy: hot.busy(),
+            replicated_keys: hot.replicated_count() as u64,
+            memory_bytes: store.held_bytes() + self.replicas.held_bytes(),
+            cachelets,
+        };
+        loads.divide_busy();
+        loads
+    }
+
+    /// Measures the cachelets that have come since from now on, and those that have gone no more.
+    pub fn settle_meters(&mut self, now: Instant) {
+        self.meter.settle(now, counts(&self.store));
+    }
+
+    /// Ends an interval of measuring, if it is over.
+    pub fn measure(&mut self, now: Instant) {
+        if self.meter.is_due(now) {
+            self.meter.roll(now, counts(&self.store));
+        }
+    }
+    /// A bounded step of housekeeping. True when there is more to do at once. Items expire by the second, so the round that
+    /// looks for them begins once a second.
+    pub fn maintain(&mut self, now: Now) -> bool {
+        let seconds = TimeBase::seconds(now);
+        let (begun, over) = self.round;
+        if over && begun == seconds {
+            self.store.maintain(seconds, 0);
+            self.replicas.maintain(seconds, 0);
+            return false;
+        }
+        let items = self.store.maintain(seconds, MAINTENANCE_STEP);
+        let replicas = self.replicas.maintain(seconds, MAINTENANCE_STEP);
+        let over = !(items || replicas);
+        self.round = (if over { seconds } else { begun }, over);
+        !over
+    }
+
+    /// Deletes everything.
+    pub fn flush(&mut self, now: Now) {
+        self.store.flush();
+        self.replicas.flush();
+        self.flushed(now);
+    }
+
+    /// A `flush_all` was carried out: versions from now on are newer than everything that is gone, as after a delete.
+    pub fn flushed(&mut self, now: Now) {
+        self.next_version();
+        self.hot.handle_flush(now.monotonic);
     }
 
     /// Counts from here on.
@@ -298,6 +393,21 @@ impl Engine {
             ..self.counters
         }
     }
+}
+
+/// What the cachelets of a store have counted.
+fn counts(store: &Store) -> impl Iterator<Item = (CacheletId, CacheletCounts)> + '_ {
+    store.cachelet_ids().map(|id| {
+        let stats: CacheletStats = store.cachelet_stats(id).unwrap_or_default();
+        let counts = CacheletCounts {
+            reads: stats.reads,
+            hits: stats.hits,
+            writes: stats.writes,
+            bytes_in: stats.bytes_in,
+            bytes_out: stats.bytes_out,
+        };
+        (id, counts)
+    })
 }
 
 /// A client may not push the version counter further than this with `E`: half of what is left to

@@ -8,8 +8,7 @@ use crate::shard::classes::ClassStats;
 use crate::shard::counters::{Counters, Shown};
 use crate::stats::ProcessFacts;
 use evenkeel_control::exposition::{Text, seconds};
-use evenkeel_types::Now;
-use evenkeel_types::VERSION;
+use evenkeel_types::{Now, VERSION};
 
 /// The kind of text that [`render`] writes.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4";

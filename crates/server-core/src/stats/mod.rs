@@ -3,13 +3,19 @@
 //! Tools read these by name and some by position, so the general list keeps memcached's names and
 //! order. Names that mean nothing here show 0; items and slabs are shown by size, see `shard/classes.rs`.
 
+pub(crate) mod connections;
+pub(crate) mod lists;
 pub mod metrics;
 #[cfg(test)]
 mod page;
+pub(crate) mod process;
 
-use crate::mesh::message::{ClassesView, CountersView};
+use crate::mesh::message::{ClassesView, CountersView, Task};
+use crate::session::Session;
+use crate::session::address::ReturnAddress;
 use crate::shard::classes::{self, ClassStats, numbers};
 use crate::shard::counters::{Counters, Metric, Shown};
+use crate::shard::share::Share;
 use evenkeel_protocol::compose::answer::{stat, stat_number};
 use evenkeel_protocol::text;
 use evenkeel_types::Now;
@@ -136,24 +142,31 @@ pub fn compose_classes(view: ClassesView, (classes, sum): &(ClassStats, Counters
     out
 }
 
-/// Composes the answer to `stats settings`. What `changed` names has another value by now than the
-/// process knows; `chosen` are those of its cluster.
-pub fn settings(
+/// Adds a share to the answer that a connection awaits from the workers, and composes that when it is the last one.
+pub(crate) fn add_share(
     facts: &ProcessFacts,
-    changed: &[(&str, String)],
-    chosen: &[(&str, String)],
-) -> Vec<u8> {
-    let mut out = Vec::with_capacity(2048);
-    for (name, value) in &facts.settings {
-        let now = changed.iter().find(|(other, _)| other == name);
-        let value = now.map_or(value, |(_, value)| value);
-        stat(&mut out, name.as_bytes(), value.as_bytes());
+    now: Now,
+    session: &mut Session,
+    to: ReturnAddress,
+    task: Task,
+    mut share: Share,
+) {
+    if let Task::List(step) = task {
+        session.release();
+        if let Some(listing) = session.list.as_deref_mut() {
+            share = Share::Lines(listing.advance(step, share.lines()).to_vec());
+        }
     }
-    for (name, value) in chosen {
-        stat(&mut out, name.as_bytes(), value.as_bytes());
-    }
-    out.extend_from_slice(text::END);
-    out
+    let finish = |sum: Share| match (task, sum) {
+        (Task::Stats(view), Share::Counters(sum)) => compose(view, &sum, facts, now),
+        (Task::Classes(view), Share::Classes(sum)) => compose_classes(view, &sum),
+        (Task::Prefixes, Share::Prefixes(sum)) => [&sum.dump(), text::END].concat(),
+        (Task::List(_), sum) => sum.into_lines(),
+        (Task::Lines(_) | Task::Connections, sum) => [sum.lines(), text::END].concat(),
+        (Task::ResetStats, _) => text::RESET.to_vec(),
+        _ => text::OK.to_vec(),
+    };
+    session.answer_arrived(to.ticket, share, finish);
 }
 
 fn cpu_time(out: &mut Vec<u8>, name: &str, us: u64) {

@@ -1,22 +1,15 @@
-//! Connections are opened, fed and closed: how what one of them sends is carried out.
+//! What the driver does with connections: it opens, feeds and closes them.
 
 use crate::mesh::message::Message;
 use crate::observe::CloseReason;
 use crate::session::connections::Progress;
 use crate::session::{ConnectionId, Peer, Session, awaited_limit};
+use crate::worker::binary::work_through_dialect;
 use crate::worker::core::WorkerCore;
-use core::ops::ControlFlow;
+use crate::worker::text::work_through;
+use crate::worker::watch::{forget_watcher, send_lines};
 use evenkeel_protocol::auth::Dialect;
-use evenkeel_protocol::{RequestOutcome, parse_request};
 use evenkeel_types::Now;
-
-/// What became of one command.
-enum Step {
-    /// It is done with, and is so long.
-    Done(usize),
-    /// It is to be shown again: at once after others had their turn, or when something has come.
-    Waits { more: bool },
-}
 
 impl WorkerCore {
     /// A connection was made.
@@ -26,21 +19,11 @@ impl WorkerCore {
         session.begin(self.config.auth);
         session.heard_at = self.now.monotonic;
         let id = self.connections.open(session);
-        self.observe_open(id);
+        if let Some(session) = self.connections.get(id) {
+            let number = self.process.number_of(session);
+            (self.observers).saw_connection(self.now, &session.peer, None, number);
+        }
         id
-    }
-
-    /// The number of a connection in statistics and logs: like a descriptor's, it is unique in the
-    /// process while the connection stands.
-    pub(crate) fn connection_number(&self, id: ConnectionId) -> u32 {
-        self.number_at(self.config.index, id)
-    }
-
-    /// As [`connection_number`](Self::connection_number), of a connection of any worker. The first
-    /// numbers are those of the process's listeners.
-    pub(crate) fn number_at(&self, worker: u16, id: ConnectionId) -> u32 {
-        let listeners = self.facts.listeners.len() as u32;
-        listeners + id.slot * u32::from(self.config.workers) + u32::from(worker) + 1
     }
 
     /// A connection is gone. Answers that are still on their way to it will be ignored.
@@ -50,19 +33,18 @@ impl WorkerCore {
 
     /// As [`close`](Self::close), for another reason than that the client is done.
     pub fn close_for(&mut self, id: ConnectionId, reason: CloseReason) {
-        let Some(session) = self.session(id) else {
+        let Some(session) = self.connections.get(id) else {
             return;
         };
         if session.awaits() {
-            let others = (0..self.config.workers).filter(|worker| *worker != self.config.index);
-            others.for_each(|worker| self.outbox.push(worker, Message::Gone(id)));
+            self.outbox.push_to_others(|| Message::Gone(id));
         }
-        self.observe_close(id, reason);
-        self.forget_watcher(id);
+        let number = self.process.number_of(session);
+        (self.observers).saw_connection(self.now, &session.peer, Some(reason), number);
+        forget_watcher(self, id);
         self.connections.close(id);
-        self.home_links.retain(|_, link| *link != id);
-        self.early.forget(id);
-        self.source_lost(id);
+        self.homes.forget(id);
+        self.hosting.migrations.source_lost(&mut self.engine, id);
     }
 
     /// A connection's state, if it still stands.
@@ -85,13 +67,13 @@ impl WorkerCore {
         session.heard_at = now.monotonic;
         self.note_asking(self.config.index, Some(id));
         let progress = match session.dialect {
-            Dialect::Text => self.work_through(now, id, &mut session, input),
-            _ => self.work_through_dialect(now, id, &mut session, input),
+            Dialect::Text => work_through(self, now, &mut session, input),
+            _ => work_through_dialect(self, now, &mut session, input),
         };
         if session.out.is_empty() {
             self.connections.keep_spare(&mut session.out);
         }
-        self.connections.give_back(id, session);
+        self.connections.give_back(session);
         self.carry_out_replication(now);
         progress
     }
@@ -99,7 +81,7 @@ impl WorkerCore {
     /// The driver wrote the first `count` bytes of a connection's output.
     pub fn wrote(&mut self, id: ConnectionId, count: usize) {
         self.engine.counters.bytes_written += count as u64;
-        let Some(session) = self.session(id) else {
+        let Some(session) = self.connections.get(id) else {
             return;
         };
         session.written(count);
@@ -109,122 +91,11 @@ impl WorkerCore {
         }
     }
 
-    /// The input from the next command on, whatever the protocol; or how far the connection has come,
-    /// when it is to go no further for now. `consumed` moves past what is left of a refused value.
-    #[inline(always)]
-    pub(crate) fn next_command<'i>(
-        &mut self,
-        session: &mut Session,
-        input: &'i [u8],
-        consumed: &mut usize,
-        commands: u32,
-    ) -> ControlFlow<Progress, &'i [u8]> {
-        let dropped = session.swallow.min(input.len() - *consumed);
-        session.swallow -= dropped;
-        *consumed += dropped;
-        let stop = |consumed, more| ControlFlow::Break(Progress { consumed, more });
-        if session.closing {
-            return stop(input.len(), false);
+    /// A connection whose output grew or that is to be closed, by other means than its own input.
+    pub fn poll_touched(&mut self) -> Option<ConnectionId> {
+        if self.observers.is_on() {
+            send_lines(self);
         }
-        let rest = &input[*consumed..];
-        if rest.is_empty() || rest.len() < session.need || session.is_paused() {
-            return stop(*consumed, false);
-        }
-        if commands == self.config.requests_per_turn || self.outbox.is_full() {
-            self.engine.counters.conn_yields += 1;
-            return stop(*consumed, true);
-        }
-        session.need = 0;
-        ControlFlow::Continue(rest)
-    }
-
-    pub(crate) fn work_through(
-        &mut self,
-        now: Now,
-        id: ConnectionId,
-        session: &mut Session,
-        input: &[u8],
-    ) -> Progress {
-        let mut consumed = 0;
-        let mut commands = 0;
-        loop {
-            let rest = match self.next_command(session, input, &mut consumed, commands) {
-                ControlFlow::Continue(rest) => rest,
-                ControlFlow::Break(progress) => return progress,
-            };
-            let left = self.config.requests_per_turn - commands;
-            if rest[0] == b's' {
-                if let Some((length, taken)) = self.plain_sets(now, session, rest, left) {
-                    consumed += length;
-                    commands += taken;
-                    continue;
-                }
-            } else if session.keys_done == 0
-                && let Some((progress, taken)) = self.plain_reads(now, id, session, rest, left)
-            {
-                consumed += progress.consumed;
-                commands += taken;
-                if session.keys_done > 0 || progress.more || self.handovers.has_waiting(id) {
-                    return Progress {
-                        consumed,
-                        more: progress.more,
-                    };
-                }
-                continue;
-            }
-            commands += 1;
-            match self.one_request(now, id, session, rest) {
-                Step::Done(length) => consumed += length,
-                Step::Waits { more } => return Progress { consumed, more },
-            }
-        }
-    }
-
-    /// Carries out the command at the front of the input, whatever it is.
-    // Not inlined: plain requests should not pay for what it needs of the stack.
-    #[inline(never)]
-    fn one_request(
-        &mut self,
-        now: Now,
-        id: ConnectionId,
-        session: &mut Session,
-        input: &[u8],
-    ) -> Step {
-        match parse_request(input, &self.config.limits) {
-            RequestOutcome::Request { request, consumed } => {
-                if self.dispatch(now, id, session, &request, &input[..consumed]) {
-                    Step::Done(consumed)
-                } else {
-                    // A multi-get or a list that waits for room, or has had its share of the turn, goes on
-                    // where it stopped; what waits for a key that moves is shown again when it has, and what waits
-                    // for a map when that has come.
-                    let waits = self.handovers.has_waiting(id) || self.early.has_waiting(id);
-                    Step::Waits {
-                        more: !session.is_paused() && !waits,
-                    }
-                }
-            }
-            RequestOutcome::Incomplete { total } => {
-                session.need = total;
-                Step::Waits { more: false }
-            }
-            RequestOutcome::Refused {
-                refusal,
-                consumed,
-                swallow,
-            } => {
-                if !self.refuse(now, id, session, &refusal) {
-                    return Step::Waits { more: false };
-                }
-                session.swallow = swallow;
-                Step::Done(consumed)
-            }
-            RequestOutcome::Close { reply } => {
-                self.engine.counters.protocol_errors += 1;
-                session.sink().extend_from_slice(reply);
-                session.closing = true;
-                Step::Done(0)
-            }
-        }
+        self.connections.poll_touched()
     }
 }

@@ -1,26 +1,19 @@
-//! The worker: what it owns ([`core`]), and how it carries out what connections, other workers, the coordinator and time
-//! ask of it, a file each.
+//! The worker: its parts together ([`core`]), and what is done with several of them at once, a file for each thing that
+//! connections, other workers, the coordinator and time ask for. What the driver calls: `connections`, `told`, `asked`.
 
 mod admin;
+mod asked;
 mod binary;
 mod connections;
 pub(crate) mod core;
-mod early;
-mod elsewhere;
 mod fast_path;
 mod forward;
 mod handover;
-mod held;
 mod listing;
-mod lists;
-mod loads;
 mod migration;
-mod migration_source;
-mod migration_target;
-mod observed;
 mod route;
-mod serving_lease;
 mod stats;
 mod text;
+mod told;
 mod watch;
 mod whole;

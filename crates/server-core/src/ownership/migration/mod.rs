@@ -41,6 +41,7 @@ pub(crate) mod incoming;
 mod migrations;
 pub(crate) mod outgoing;
 pub(crate) mod pace;
+mod staging;
 pub(crate) mod volume;
 
 pub use migrations::MigrationStep;

@@ -1,18 +1,16 @@
 //! A cachelet on its way to another server: how far it has come, and what is sent in one turn.
 
-use crate::links::{LinkId, LinkPurpose};
 use crate::mesh::forwarded::Commands;
-use crate::ownership::migration::copying::Asked;
-use crate::ownership::migration::copying::{Copy, Link};
+use crate::ownership::migration::copying::{Asked, Copy, Link};
 use crate::ownership::migration::pace::Pace;
 use crate::ownership::migration::volume::Volume;
 use crate::shard::engine::Engine;
 use crate::shard::time::TimeBase;
 use core::time::Duration;
+use evenkeel_protocol::Migrate;
 use evenkeel_protocol::compose::request;
-use evenkeel_types::Now;
 use evenkeel_types::map::Migration;
-use evenkeel_types::{CacheletId, Instant};
+use evenkeel_types::{Instant, Now};
 
 /// For how long a target may say that it cannot begin yet: longer than
 /// [`FLUSH_REACH`](crate::FLUSH_REACH), and than a map takes to come.
@@ -98,6 +96,13 @@ impl Outgoing {
         }
     }
 
+    /// Says a word to the target that will be answered.
+    pub(crate) fn ask(&mut self, asked: Asked, now: Instant, word: Migrate) {
+        if let Some(link) = &mut self.link {
+            link.ask(asked, now, |out| request::migrate(out, word));
+        }
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Moved | Stage::Aborted)
     }
@@ -124,17 +129,6 @@ impl Outgoing {
             Stage::Passing { since } => Some(since + PASS_TIMEOUT),
             Stage::Moved | Stage::Aborted => None,
         }
-    }
-}
-
-impl crate::ownership::migration::Migrations {
-    /// The migration whose connection that is.
-    pub(crate) fn of_link(&self, id: LinkId) -> Option<CacheletId> {
-        let LinkPurpose::Migration(cachelet) = id.purpose else {
-            return None;
-        };
-        let link = self.outgoing.get(&cachelet)?.link.as_ref()?;
-        (link.id == id).then_some(cachelet)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Orders about replicas by a map that this server has not been told yet.
+//! The connections over which homes of other servers send replicas, and orders by a map that this server has not been
+//! told yet.
 //!
 //! # Idea
 //!
@@ -15,24 +16,45 @@
 //! lose its replicas for it.
 
 use crate::session::ConnectionId;
+use crate::session::connections::Connections;
 use core::time::Duration;
-use evenkeel_types::Instant;
-use std::collections::BTreeSet;
+use evenkeel_types::{Instant, WorkerRef};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The coordinator is asked again after this long at the earliest, whoever names whatever epoch: ten times a second, where heartbeats come
 /// twice, and so seldom that strangers cannot make a burden of it.
 const ASK_PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections whose next order waits for a newer map.
+/// The homes that send replicas here.
 #[derive(Debug, Default)]
-pub(crate) struct Early {
+pub(crate) struct Homes {
+    /// The newest connection of each.
+    links: BTreeMap<WorkerRef, ConnectionId>,
+    /// Connections whose next order waits for a newer map.
     waiting: BTreeSet<ConnectionId>,
+    /// When the coordinator was last asked for that.
     asked: Option<Instant>,
 }
 
-impl Early {
+impl Homes {
+    /// A connection says hello, as the link of `home` if it is one. A home's newest link ends its older ones: what they
+    /// still hold unread must not arrive after what the newer one brings. A connection is the link of one home, the
+    /// last that it says, so that there are no more of them than connections.
+    pub(crate) fn hello(
+        &mut self,
+        connections: &mut Connections,
+        id: ConnectionId,
+        home: Option<WorkerRef>,
+    ) {
+        self.links.retain(|_, link| *link != id);
+        let older = home.and_then(|home| self.links.insert(home, id));
+        if let Some(older) = older {
+            connections.deliver(older, |session| session.closing = true);
+        }
+    }
+
     /// The connection's next order waits. False if it did already.
-    pub(crate) fn add(&mut self, id: ConnectionId) -> bool {
+    pub(crate) fn wait(&mut self, id: ConnectionId) -> bool {
         self.waiting.insert(id)
     }
 
@@ -45,9 +67,11 @@ impl Early {
         may
     }
 
-    /// There is another map: those that waited for one.
-    pub(crate) fn wake(&mut self) -> BTreeSet<ConnectionId> {
-        core::mem::take(&mut self.waiting)
+    /// There is another map: what waited for one is shown again.
+    pub(crate) fn wake(&mut self, connections: &mut Connections) {
+        for id in core::mem::take(&mut self.waiting) {
+            connections.touch(id);
+        }
     }
 
     /// Whether the connection's next order waits.
@@ -57,6 +81,7 @@ impl Early {
 
     /// A connection is gone.
     pub(crate) fn forget(&mut self, id: ConnectionId) {
+        self.links.retain(|_, link| *link != id);
         self.waiting.remove(&id);
     }
 }

@@ -1,8 +1,9 @@
 //! The statistics that are lists: hot keys, replicas held, cachelets. Each worker adds its lines.
 
 use crate::mesh::message::LinesView;
+use crate::ownership::hosting::Hosting;
+use crate::shard::engine::Engine;
 use crate::shard::time::TimeBase;
-use crate::worker::core::WorkerCore;
 use evenkeel_balance::cachelet_load::CacheletLoad;
 use evenkeel_control::hot_keys::{EventView, KeyView, ReplicaView, WorkerHotKeys};
 use evenkeel_protocol::text;
@@ -16,74 +17,83 @@ const NONE: &str = "-";
 /// Most lines that one worker adds to an answer, so that a list stays an answer and not a dump.
 const LINES_MAX: usize = 1000;
 
-impl WorkerCore {
-    /// Writes one worker's lines of a list.
-    pub(crate) fn lines(&self, view: LinesView, now: Now, out: &mut Vec<u8>) {
-        match view {
-            LinesView::HotKeys => {
-                let described = self.hot_keys_view(now, false);
-                for key in described.keys.iter().take(LINES_MAX) {
-                    write_key(out, key);
-                }
+/// Writes one worker's lines of a list.
+pub(crate) fn lines(
+    engine: &Engine,
+    hosting: &Hosting,
+    view: LinesView,
+    now: Now,
+    out: &mut Vec<u8>,
+) {
+    match view {
+        LinesView::HotKeys => {
+            let described = hot_keys_view(engine, hosting.me.worker, now, false);
+            for key in described.keys.iter().take(LINES_MAX) {
+                write_key(out, key);
             }
-            LinesView::HotLog => {
-                for event in &self.hot_keys_view(now, true).events {
-                    write_event(out, event);
-                }
-            }
-            LinesView::Replicas => {
-                for replica in self.replica_views(now) {
-                    write_replica(out, &replica);
-                }
-            }
-            LinesView::Cachelets => self.write_cachelets(out),
         }
-    }
-
-    /// What this worker knows of its hot keys: of all tracked keys, or only of those that have
-    /// replicas or would have them.
-    pub fn hot_keys_view(&self, now: Now, only_spread: bool) -> WorkerHotKeys {
-        WorkerHotKeys::of(self.config.index, now, &self.engine.hot, only_spread)
-    }
-
-    /// The first `LINES_MAX` replicas that this worker holds for other homes.
-    pub fn replica_views(&self, now: Now) -> Vec<ReplicaView> {
-        let home = |key| self.map.as_ref()?.locate(KeyHash::of(key)).worker;
-        let held = self.engine.replicas.list(TimeBase::seconds(now));
-        let view = held.take(LINES_MAX).map(|facts| ReplicaView {
-            worker: self.config.index,
-            key: evenkeel_types::printable(facts.key),
-            home: home(facts.key),
-            epoch: facts.epoch.0,
-            version: facts.version.0,
-            bytes: facts.bytes,
-            age_s: facts.age_s,
-            stored_s: facts.stored_s,
-            reads: facts.reads,
-        });
-        view.collect()
-    }
-
-    fn write_cachelets(&self, out: &mut Vec<u8>) {
-        let store = &self.engine.store;
-        let worker = self.cachelet_loads();
-        // Writing into memory cannot fail, here and below.
-        let _ = write!(
-            out,
-            "STAT worker:{} load={:.0} replica_load={:.0} diverted_load={:.0} busy={:.3} \
-             memory_bytes={} intervals={}\r\n",
-            worker.worker,
-            worker.load,
-            worker.replica_load,
-            worker.diverted_load,
-            worker.busy,
-            worker.memory_bytes,
-            worker.intervals
-        );
-        for load in worker.cachelets.into_iter().take(LINES_MAX) {
-            let stats = store.cachelet_stats(load.cachelet).unwrap_or_default();
-            write_cachelet(out, worker.worker, &load, &stats);
+        LinesView::HotLog => {
+            for event in &hot_keys_view(engine, hosting.me.worker, now, true).events {
+                write_event(out, event);
+            }
         }
+        LinesView::Replicas => {
+            for replica in replica_views(engine, hosting, now) {
+                write_replica(out, &replica);
+            }
+        }
+        LinesView::Cachelets => write_cachelets(engine, hosting.me.worker, out),
+    }
+}
+
+/// What this worker knows of its hot keys: of all tracked keys, or only of those that have
+/// replicas or would have them.
+pub(crate) fn hot_keys_view(
+    engine: &Engine,
+    worker: u16,
+    now: Now,
+    only_spread: bool,
+) -> WorkerHotKeys {
+    WorkerHotKeys::of(worker, now, &engine.hot, only_spread)
+}
+
+/// The first `LINES_MAX` replicas that this worker holds for other homes.
+pub(crate) fn replica_views(engine: &Engine, hosting: &Hosting, now: Now) -> Vec<ReplicaView> {
+    let home = |key| hosting.map.as_ref()?.locate(KeyHash::of(key)).worker;
+    let held = engine.replicas.list(TimeBase::seconds(now));
+    let view = held.take(LINES_MAX).map(|facts| ReplicaView {
+        worker: hosting.me.worker,
+        key: evenkeel_types::printable(facts.key),
+        home: home(facts.key),
+        epoch: facts.epoch.0,
+        version: facts.version.0,
+        bytes: facts.bytes,
+        age_s: facts.age_s,
+        stored_s: facts.stored_s,
+        reads: facts.reads,
+    });
+    view.collect()
+}
+
+fn write_cachelets(engine: &Engine, worker: u16, out: &mut Vec<u8>) {
+    let store = &engine.store;
+    let worker = engine.cachelet_loads(worker);
+    // Writing into memory cannot fail, here and below.
+    let _ = write!(
+        out,
+        "STAT worker:{} load={:.0} replica_load={:.0} diverted_load={:.0} busy={:.3} \
+         memory_bytes={} intervals={}\r\n",
+        worker.worker,
+        worker.load,
+        worker.replica_load,
+        worker.diverted_load,
+        worker.busy,
+        worker.memory_bytes,
+        worker.intervals
+    );
+    for load in worker.cachelets.into_iter().take(LINES_MAX) {
+        let stats = store.cachelet_stats(load.cachelet).unwrap_or_default();
+        write_cachelet(out, worker.worker, &load, &stats);
     }
 }
 
