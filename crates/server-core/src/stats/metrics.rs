@@ -5,14 +5,17 @@
 //! `stats`, `stats items` and `stats slabs`. What memcached does not have begins with `evenkeel_`.
 
 use crate::shard::classes::ClassStats;
-use crate::shard::counters::{Counters, Shown};
-use crate::stats::ProcessFacts;
+use crate::shard::counters::Counters;
+use crate::stats::{COPIES_BEHIND, ProcessCounts, ProcessFacts};
 use evenkeel_control::exposition::{Text, seconds};
 use evenkeel_types::Now;
 use evenkeel_types::VERSION;
 
 /// The kind of text that [`render`] writes.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
+
+/// What memcached does not have begins with this.
+pub(crate) const PREFIX: &str = "evenkeel_";
 
 /// Writes everything. `sum` and `classes` are the sums over all workers.
 pub fn render(sum: &Counters, classes: &ClassStats, facts: &ProcessFacts, now: Now) -> String {
@@ -146,21 +149,10 @@ fn items(text: &mut Text) {
 
 /// Each counter that is declared with a metric.
 fn counted(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
-    declared(text, ProcessFacts::SHOWN, facts);
-    declared(text, Counters::SHOWN, sum);
-    text.ages(
-        "evenkeel_copies_behind_seconds",
-        "How long writes to replicated keys took until every replica was known to have them.",
-        &sum.copies_behind,
-    );
-}
-
-fn declared<T>(text: &mut Text, list: &[Shown<T>], from: &T) {
-    for shown in list {
-        if let (Some(name), Some(metric)) = (shown.metric_name(), &shown.metric) {
-            text.one(metric.kind, &name, shown.help, (shown.value)(from));
-        }
-    }
+    text.shown(PREFIX, ProcessCounts::EVENKEEL, [(vec![], &facts.counts)]);
+    text.shown(PREFIX, Counters::MEMCACHED, [(vec![], sum)]);
+    text.shown(PREFIX, Counters::EVENKEEL, [(vec![], sum)]);
+    text.ages(PREFIX, &COPIES_BEHIND, &sum.copies_behind);
 }
 
 fn slabs(text: &mut Text, classes: &ClassStats) {

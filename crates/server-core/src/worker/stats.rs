@@ -30,7 +30,7 @@ impl WorkerCore {
     ) -> bool {
         // Fresher than what the process last said.
         self.facts.limit_bytes = self.pool.limit_bytes() as u64;
-        self.facts.used_bytes = self.pool.used_bytes() as u64;
+        self.facts.counts.memory_used_bytes = self.pool.used_bytes() as u64;
         let mut words = arguments
             .split(|&byte| byte == b' ')
             .filter(|w| !w.is_empty());
