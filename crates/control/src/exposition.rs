@@ -1,15 +1,16 @@
 //! Prometheus's text format, as far as counts and histograms need it, and metrics that are declared with what they show.
 
 use evenkeel_hotkeys::ages::Ages;
-use evenkeel_types::shown::{Shown, metric_name};
+pub use evenkeel_types::shown::Metric;
+use evenkeel_types::shown::Shown;
 use std::fmt::{Display, Write};
 
 /// A metric of `T` that has labels, or is no count.
 pub struct Family<T> {
-    /// Its name, but for the prefix and the end that [`metric_name`] gives it.
+    /// Its name, from which the whole one follows.
     pub name: &'static str,
-    /// `counter`, which only grows, or `gauge`.
-    pub kind: &'static str,
+    /// Its kind, and its whole name if that does not follow.
+    pub metric: Metric,
     /// What tells its samples apart.
     pub labels: &'static [&'static str],
     /// What it says, for people.
@@ -19,34 +20,37 @@ pub struct Family<T> {
 }
 
 impl<T> Family<T> {
-    /// The row of docs/statistics.md.
+    /// The row of docs/statistics.md. Names begin with `prefix`.
     pub fn row(&self, prefix: &str) -> String {
-        let name = metric_name(prefix, self.name, self.kind);
-        let labels = self.labels.join(", ");
-        let labels = if labels.is_empty() {
-            labels
-        } else {
-            format!("{{{labels}}}")
+        let name = self.metric.full_name(prefix, self.name);
+        let labels = match self.labels {
+            [] => String::new(),
+            labels => format!("{{{}}}", labels.join(", ")),
         };
         format!("| `{name}{labels}` | {} |\n", self.help)
     }
 }
 
-/// Declares a list of families. `name => kind, "help", samples;` is one without labels, and `name[label, label]` one with
-/// some.
+/// Declares lists of families. `name => kind, "help", samples;` is one without labels, and `name[label, label]` one with
+/// some; behind the kind may stand another whole name.
 #[macro_export]
 macro_rules! families {
+    (@name) => { None };
+    (@name $name:literal) => { Some($name) };
     ($(
         $(#[$meta:meta])*
         $vis:vis $LIST:ident of $T:ty {
-            $($name:ident $([$($label:ident),*])? => $kind:ident, $help:literal, $samples:expr;)*
+            $($name:ident $([$($label:ident),*])? => $kind:ident $($metric:literal)?, $help:literal, $samples:expr;)*
         }
     )*) => {$(
         $(#[$meta])*
         $vis const $LIST: &[$crate::exposition::Family<$T>] = &[
             $($crate::exposition::Family {
                 name: stringify!($name),
-                kind: stringify!($kind),
+                metric: $crate::exposition::Metric {
+                    kind: stringify!($kind),
+                    name: $crate::families!(@name $($metric)?),
+                },
                 labels: &[$($(stringify!($label)),*)?],
                 help: $help,
                 samples: $samples,
@@ -151,17 +155,6 @@ impl Text {
         );
     }
 
-    /// A metric of one value.
-    pub fn one(&mut self, kind: &str, name: &str, help: &str, value: impl Display) {
-        self.kind(name, kind, help);
-        self.sample(name, &[], value);
-    }
-
-    /// A metric of one value that may fall.
-    pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.one("gauge", name, help, value);
-    }
-
     /// The metrics of numbers that are declared with one. `of` is whose numbers, each with its labels.
     pub fn shown<'t, T: 't>(
         &mut self,
@@ -170,11 +163,13 @@ impl Text {
         of: impl IntoIterator<Item = (Labels<'t>, &'t T)> + Clone,
     ) {
         for shown in list {
-            if let (Some(name), Some(metric)) = (shown.metric_name(prefix), &shown.metric) {
-                self.kind(&name, metric.kind, shown.help);
-                for (labels, it) in of.clone() {
-                    self.sample(&name, &labels, (shown.value)(it));
-                }
+            let Some(metric) = &shown.metric else {
+                continue;
+            };
+            let name = metric.full_name(prefix, shown.name);
+            self.kind(&name, metric.kind, shown.help);
+            for (labels, it) in of.clone() {
+                self.sample(&name, &labels, (shown.value)(it));
             }
         }
     }
@@ -182,8 +177,8 @@ impl Text {
     /// Families of metrics.
     pub fn families<T>(&mut self, prefix: &str, list: &[Family<T>], of: &T) {
         for family in list {
-            let name = metric_name(prefix, family.name, family.kind);
-            self.kind(&name, family.kind, family.help);
+            let name = family.metric.full_name(prefix, family.name);
+            self.kind(&name, family.metric.kind, family.help);
             let mut samples = Samples {
                 text: self,
                 name: &name,
@@ -204,11 +199,6 @@ impl Text {
         self.sample(&bucket, &[("le", "+Inf")], ages.count());
         self.sample(&format!("{name}_sum"), &[], seconds(ages.sum_us()));
         self.sample(&format!("{name}_count"), &[], ages.count());
-    }
-
-    /// A metric of one value that only grows.
-    pub fn counter(&mut self, name: &str, help: &str, value: impl Display) {
-        self.one("counter", name, help, value);
     }
 }
 

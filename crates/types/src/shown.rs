@@ -20,26 +20,26 @@ pub struct Metric {
     pub name: Option<&'static str>,
 }
 
-impl<T> Shown<T> {
-    /// The name of the metric: `prefix`, the name in statistics, and `_total` if it only grows, unless another is given.
-    pub fn metric_name(&self, prefix: &str) -> Option<String> {
-        let metric = self.metric.as_ref()?;
-        let usual = || metric_name(prefix, self.name, metric.kind);
-        Some(metric.name.map_or_else(usual, str::to_owned))
-    }
-
-    /// The row of docs/statistics.md.
-    pub fn row(&self, prefix: &str) -> String {
-        let metric = self.metric_name(prefix);
-        let metric = metric.map_or(String::new(), |name| format!("`{name}`"));
-        format!("| `{}` | {metric} | {} |\n", self.name, self.help)
+impl Metric {
+    /// Its whole name: `prefix`, `name`, and `_total` if it only grows, unless it has another.
+    pub fn full_name(&self, prefix: &str, name: &str) -> String {
+        let end = match self.kind {
+            "counter" => "_total",
+            _ => "",
+        };
+        let usual = || format!("{prefix}{name}{end}");
+        self.name.map_or_else(usual, str::to_owned)
     }
 }
 
-/// A metric's name: what only grows ends in `_total`.
-pub fn metric_name(prefix: &str, name: &str, kind: &str) -> String {
-    let end = if kind == "counter" { "_total" } else { "" };
-    format!("{prefix}{name}{end}")
+impl<T> Shown<T> {
+    /// The row of docs/statistics.md. Names of metrics begin with `prefix`.
+    pub fn row(&self, prefix: &str) -> String {
+        let Shown { name, help, .. } = self;
+        let metric = self.metric.as_ref().map(|it| it.full_name(prefix, name));
+        let metric = metric.map_or(String::new(), |name| format!("`{name}`"));
+        format!("| `{name}` | {metric} | {help} |\n")
+    }
 }
 
 /// Declares a struct of numbers, each with its rows of statistics, its metric and its row of docs/statistics.md. They stand

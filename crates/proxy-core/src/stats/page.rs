@@ -33,7 +33,8 @@ fn times() -> String {
 /// What stands beside the families in `/metrics` alone.
 fn metrics_of_servers() -> String {
     let rows = BackendCounters::METRICS.iter().map(|it| {
-        let name = it.metric_name(OF_SERVER).expect("it is a metric");
+        let metric = it.metric.as_ref().expect("it has one");
+        let name = metric.full_name(OF_SERVER, it.name);
         format!("| `{name}{{pool, server}}` | {} |\n", it.help)
     });
     rows.collect()
