@@ -61,6 +61,7 @@ impl Facts {
             turns_starved: self.turns.starved(),
             names_asked: names.asked,
             names_failed: names.failed,
+            ..ProcessFacts::default()
         };
         ProcessStats {
             facts,

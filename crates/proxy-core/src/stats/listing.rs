@@ -150,13 +150,6 @@ fn proxy(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
     for found in &process.discoveries {
         discovery(out, found);
     }
-    let up = process
-        .backends
-        .iter()
-        .filter(|backend| backend.state == "up")
-        .count();
-    stat(out, "backend_connections", process.backends.len());
-    stat(out, "backend_connections_up", up);
     shown(out, "", ProcessFacts::PROXY, &process.facts);
     shown(out, "", ProxyStats::PROXY, &process.totals);
     for (name, value) in REPLICA_LEASE_AGE.told(&process.replica_lease_ages) {

@@ -78,6 +78,8 @@ counters! {
         }
         /// What else stands in `stats proxy`.
         PROXY {
+            backend_connections, "Connections to servers, of all workers.";
+            backend_connections_up, "Those of them that take requests.";
             request_log_written => counter, "Requests written to the log.";
             request_log_dropped => counter, "Requests that were to be logged and were not, because the file was too slow or took no more.";
             turns_slow => counter, "Turns of workers that took 50 ms or longer.";
@@ -144,6 +146,10 @@ impl ProcessStats {
     /// Adds what a worker has counted.
     pub fn add(&mut self, counts: WorkerCounts) {
         self.totals.add(&counts.totals);
+        for backend in &counts.backends {
+            self.facts.backend_connections += 1;
+            self.facts.backend_connections_up += backend.counters.connections_up;
+        }
         self.backends.extend(counts.backends);
         for pool in counts.pools {
             add_pool(&mut self.pools, pool);
