@@ -1,421 +1,246 @@
 //! What Prometheus is shown. Each metric is declared here, once, with its meaning.
 
+use evenkeel_control::exposition::{Samples, Text};
+use evenkeel_control::families;
+use evenkeel_types::Instant;
 use std::fmt::Display;
 
-use evenkeel_control::exposition;
-use evenkeel_types::Instant;
-
 use crate::desk::Tally;
-use evenkeel_coordinator_core::plans::{PlanMode, PlanState};
-use evenkeel_coordinator_core::{CoordinatorCore, LoadOrder, Mode, WorkerLoadView};
+use crate::elector::ElectionView;
+use evenkeel_coordinator_core::election::Phase;
+use evenkeel_coordinator_core::plans::{PlanCounts, PlanMode, PlanState, PlansView};
+use evenkeel_coordinator_core::{
+    ClusterHotKeysView, ClusterLoadsView, CoordinatorCore, Counters, LoadOrder, MigrationCounts,
+    Mode, ProxiesView, ServersView, WorkerLoadView,
+};
 
 /// Content type of the text format.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// All metrics in Prometheus's text format.
+/// What the names of metrics begin with.
+const PREFIX: &str = "evenkeel_coordinator_";
+
+families! {
+    CORE of CoordinatorCore {
+        epoch => gauge, "Epoch of the newest cluster map; 0 before the first.", |core, to| to.one(core.epoch());
+        cachelets[state] => gauge, "Cachelets, by whether a worker owns them.", |core, to| {
+            let all = core.map().map_or(0, |map| map.document().cachelets.len());
+            let (in_transit, quarantined) = (core.cachelets_in_transit(), core.quarantined().len());
+            let owned = all - in_transit - quarantined;
+            to.by([("owned", owned), ("in_transit", in_transit), ("quarantined", quarantined)]);
+        };
+        mean_worker_load_rps => gauge, "Mean requests per second of a worker, absurd reports clamped.",
+            |core, to| to.one(core.mean_worker_load());
+        hot_keys_enabled => gauge, "Whether replication of hot keys is on (1) or off (0).",
+            |core, to| to.one(u8::from(core.settings().hot_keys == Mode::On));
+        hot_keys_mode[mode] => gauge, "1 for the mode of replication of hot keys that is chosen.", |core, to| {
+            let chosen = core.settings().hot_keys;
+            Mode::ALL.iter().for_each(|mode| to.of(&[&mode.to_string()], u8::from(*mode == chosen)));
+        };
+        hot_key_events[outcome] => counter, "Promotions and retirements of keys, by what became of the news of them.", |core, to| {
+            let events = core.hot_key_event_counts();
+            to.by([("heard", events.heard), ("overwritten", events.overwritten)]);
+            to.by([("missed", events.missed), ("unusable", events.unusable)]);
+        };
+        load_news[outcome] => counter, "Heartbeats that told of the loads of cachelets, by whether that made sense.", |core, to| {
+            let news = core.load_news_counts();
+            to.by([("heard", news.heard), ("unusable", news.unusable)]);
+        };
+        migrations => gauge, "Cachelets that are moving between servers now.", |core, to| to.one(core.migrations_under_way());
+    }
+    SERVERS of ServersView {
+        servers[state] => gauge, "Servers that ever registered, by whether they are up.", |view, to| {
+            let up = view.servers.iter().filter(|server| server.up).count();
+            to.by([("up", up), ("down", view.servers.len() - up)]);
+        };
+        servers_asking_for_moves => gauge, "Servers that are overloaded and cannot help themselves.",
+            |view, to| to.one(view.servers.iter().filter(|server| server.asks_for_moves).count());
+    }
+    PROXIES of ProxiesView {
+        proxies[state] => gauge, "Proxies that are members, by whether they are up.", |view, to| {
+            let up = view.proxies.iter().filter(|proxy| proxy.up).count();
+            to.by([("up", up), ("down", view.proxies.len() - up)]);
+        };
+    }
+    HOT_KEYS of ClusterHotKeysView {
+        hot_keys[state] => gauge, "Keys with replicas, and such as would have some if they were not only observed.", |view, to| {
+            let replicated = view.keys.iter().filter(|it| it.key.gamma > 0).count();
+            let observed = view.keys.iter().filter(|it| !it.key.proposed.is_empty()).count();
+            to.by([("replicated", replicated), ("observed", observed)]);
+        };
+        load_max_over_mean[replicas] => gauge,
+            "Largest estimated load of a worker by the mean: without replicas, with those there are, and with observed ones.",
+            |view, to| to.by([
+                ("none", view.without_replicas.max_over_mean),
+                ("present", view.with_replicas.max_over_mean),
+                ("observed", view.with_observed.max_over_mean),
+            ]);
+    }
+    // Not for each cachelet, of which there may be some thousand with a dozen numbers each that move from worker to
+    // worker: `/api/v1/cachelets` has those.
+    LOADS of ClusterLoadsView {
+        worker_load_rps[server, worker, part] => gauge,
+            "What a worker serves, in small requests per second: of its own cachelets, of replicas for others, of keys whose home is elsewhere; and what others serve of its hot keys.",
+            |view, to| for worker in &view.workers {
+                of_worker(to, worker, "own", worker.load);
+                of_worker(to, worker, "replicas", worker.replica_load);
+                of_worker(to, worker, "diverted", worker.diverted_load);
+            };
+        worker_busy[server, worker] => gauge, "Part of its time that a worker does not sleep.",
+            |view, to| view.workers.iter().for_each(|worker| of_worker(to, worker, "", worker.busy));
+        worker_memory_bytes[server, worker] => gauge, "Bytes of its server's memory limit that a worker holds.",
+            |view, to| view.workers.iter().for_each(|worker| of_worker(to, worker, "", worker.memory_bytes));
+        worker_cachelets[server, worker, state] => gauge,
+            "Cachelets of a worker, by whether its server had room to tell of their loads.",
+            |view, to| for worker in &view.workers {
+                of_worker(to, worker, "told", worker.cachelets);
+                of_worker(to, worker, "left_out", worker.left_out);
+            };
+    }
+    MIGRATIONS of MigrationCounts {
+        migrations_begun => counter, "Moves of cachelets between servers that were ordered.", |counts, to| to.one(counts.begun);
+        migrations_ended[end] => counter, "Moves of cachelets between servers that are over, by what came of them.",
+            |counts, to| to.by(counts.ended.iter().map(|(end, count)| (end.as_str(), count)));
+        migrated_items => counter, "Items that were copied in moves that are over.", |counts, to| to.one(counts.items);
+        migrated_bytes => counter, "Bytes that were copied in moves that are over.", |counts, to| to.one(counts.bytes);
+        migration_reports_odd => counter, "Reports on moves that are not under way, or from somebody who has no say in them.",
+            |counts, to| to.one(counts.odd_reports);
+    }
+    PLANS of PlansView {
+        plan_mode[mode] => gauge, "1 for the mode of plans that is chosen.",
+            |view, to| to.by(PlanMode::ALL.map(|mode| (mode.as_str(), u8::from(mode == view.settings.mode))));
+        plan_open[state] => gauge, "Whether there is a plan that is not over, by its state.", |view, to| {
+            let open = view.plans.iter().map(|plan| plan.state).find(|state| !state.is_over());
+            let states = PlanState::ALL.into_iter().filter(|state| !state.is_over());
+            to.by(states.map(|state| (state.as_str(), u8::from(open == Some(state)))));
+        };
+        workers_overloaded => gauge, "Workers that are overloaded, as far as loads are told.",
+            |view, to| view.spread.iter().for_each(|spread| to.one(spread.overloaded));
+        worker_load_max_over_mean => gauge, "Load of the most loaded worker over the mean, as plans go by it.", |view, to| {
+            view.spread.iter().for_each(|spread| to.one(spread.load_max / spread.load_mean.max(f64::MIN_POSITIVE)));
+        };
+    }
+    PLAN_COUNTS of PlanCounts {
+        plan_looks[verdict] => counter, "Looks at the loads, by what was thought of them.",
+            |counts, to| to.by(counts.verdicts.iter().map(|(verdict, count)| (verdict.as_str(), count)));
+        plans[state] => counter, "Plans that got into a state.",
+            |counts, to| to.by(counts.states.iter().map(|(state, count)| (state.as_str(), count)));
+        plan_moves[state] => counter, "Moves of plans that are over, by what came of them.",
+            |counts, to| to.by(counts.moves.iter().map(|(state, count)| (state.as_str(), count)));
+    }
+    COUNTERS of Counters {
+        heartbeats[kind] => counter, "Accepted heartbeats, by kind of member.",
+            |counts, to| to.by([("server", counts.server_heartbeats), ("proxy", counts.proxy_heartbeats)]);
+        refusals[reason] => counter, "Refused heartbeats, by reason.",
+            |counts, to| to.by(counts.refusals.iter().map(|(reason, count)| (reason.as_str(), count)));
+        map_changes[cause] => counter, "Changes of the cluster map, by cause.",
+            |counts, to| to.by(counts.map_changes.iter().map(|(cause, count)| (cause.as_str(), count)));
+        quarantines_omitted => counter,
+            "Times that cachelets whose owners died one after the other were given on, because they were too many.",
+            |counts, to| to.one(counts.quarantines_omitted);
+        pauses => counter, "Times that the coordinator found itself to have been asleep.", |counts, to| to.one(counts.pauses);
+        servers_reached => counter, "Answers of servers that were not heard of, where others reach them.",
+            |counts, to| to.one(counts.reached);
+    }
+    DESK of Tally {
+        bad_requests[reason] => counter, "HTTP requests that were no valid call, by reason.",
+            |tally, to| to.by(tally.bad_requests().map(|(kind, count)| (kind.as_str(), count)));
+        state_saves[outcome] => counter, "Times that the state was saved, by outcome.",
+            |tally, to| to.by([("done", tally.saves.done), ("failed", tally.saves.failed)]);
+    }
+    DOORS of Tally {
+        denials[reason] => counter, "Calls that were not let in, by what the caller did not show.",
+            |tally, to| to.by(tally.denials().map(|(denial, count)| (denial.as_str(), count)));
+        tls_failures => counter, "Connections on which TLS did not come about.", |tally, to| to.one(tally.failed_handshakes);
+        stalled_connections => counter, "Connections that were closed because their peers did not read answers.",
+            |tally, to| to.one(tally.stalled_connections);
+    }
+    ELECTION of ElectionView {
+        leads => gauge, "Whether this coordinator leads (1) or not (0).", |view, to| to.one(u8::from(view.leads));
+        leader_known => gauge, "Whether a leader is known, be it this one.", |view, to| to.one(u8::from(view.leader.is_some()));
+        leader_token => gauge, "Fencing token of the leader that is known; 0 when there is none.", |view, to| to.one(view.token);
+        election_phase[phase] => gauge, "1 for the phase of the election in which this coordinator is.",
+            |view, to| to.by(Phase::ALL.map(Phase::as_str).map(|phase| (phase, u8::from(phase == view.phase))));
+        lease_left_seconds => gauge, "How much longer this coordinator may lead without a renewal.",
+            |view, to| to.one(view.lease_left_ms as f64 / 1_000.0);
+        elections_won => counter, "Times that this coordinator became the leader.", |view, to| to.one(view.won);
+        elections_given_up[cause] => counter, "Times that this coordinator gave up leading or trying to, by cause.",
+            |view, to| to.by(view.given_up.iter().map(|(cause, count)| (*cause, count)));
+        state_unusable => gauge, "Whether the state in etcd could last not be read or used.",
+            |view, to| to.one(u8::from(view.state_error.is_some()));
+        etcd_errors[operation] => counter, "Failed calls to etcd, by operation.",
+            |view, to| to.by(view.etcd.errors.iter().map(|(operation, count)| (*operation, count)));
+    }
+}
+
+/// `more` is the last label, if there is a third.
+fn of_worker(to: &mut Samples<'_>, worker: &WorkerLoadView, more: &str, value: impl Display) {
+    to.of(&[&worker.server, &worker.worker.to_string(), more], value);
+}
+
+/// What the leader tells, in Prometheus's text format.
 pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> String {
     let mut text = Text::default();
-    let counters = core.counters();
-    let servers = core.servers(now).servers;
-    let servers_up = servers.iter().filter(|server| server.up).count();
-    let proxies = core.proxies(now).proxies;
-    let proxies_up = proxies.iter().filter(|proxy| proxy.up).count();
-    let cachelets = core.map().map_or(0, |map| map.document().cachelets.len());
-    let in_transit = core.cachelets_in_transit();
-    let quarantined = core.quarantined().len();
-
-    text.gauge(
-        "epoch",
-        "Epoch of the newest cluster map; 0 before the first.",
-    );
-    text.value("epoch", core.epoch());
-    text.gauge(
-        "servers",
-        "Servers that ever registered, by whether they are up.",
-    );
-    text.labelled("servers", "state", "up", servers_up);
-    text.labelled("servers", "state", "down", servers.len() - servers_up);
-    text.gauge(
-        "servers_asking_for_moves",
-        "Servers that are overloaded and cannot help themselves.",
-    );
-    let asking = servers.iter().filter(|server| server.asks_for_moves);
-    text.value("servers_asking_for_moves", asking.count());
-    text.gauge(
-        "proxies",
-        "Proxies that are members, by whether they are up.",
-    );
-    text.labelled("proxies", "state", "up", proxies_up);
-    text.labelled("proxies", "state", "down", proxies.len() - proxies_up);
-    text.gauge("cachelets", "Cachelets, by whether a worker owns them.");
-    let owned = cachelets - in_transit - quarantined;
-    text.labelled("cachelets", "state", "owned", owned);
-    text.labelled("cachelets", "state", "in_transit", in_transit);
-    text.labelled("cachelets", "state", "quarantined", quarantined);
-    text.gauge(
-        "mean_worker_load_rps",
-        "Mean requests per second of a worker, absurd reports clamped.",
-    );
-    text.value("mean_worker_load_rps", core.mean_worker_load());
-    text.gauge(
-        "hot_keys_enabled",
-        "Whether replication of hot keys is on (1) or off (0).",
-    );
-    let mode = core.settings().hot_keys;
-    text.value("hot_keys_enabled", u8::from(mode == Mode::On));
-    text.gauge(
-        "hot_keys_mode",
-        "1 for the mode of replication of hot keys that is chosen.",
-    );
-    for each in Mode::ALL {
-        let is_chosen = u8::from(each == mode);
-        text.labelled("hot_keys_mode", "mode", &each.to_string(), is_chosen);
-    }
-    let hot = core.cluster_hot_keys();
-    let replicated = hot.keys.iter().filter(|k| k.key.gamma > 0).count();
-    let observed = hot.keys.iter().filter(|k| !k.key.proposed.is_empty());
-    text.gauge(
-        "hot_keys",
-        "Keys with replicas, and such as would have some if they were not only observed.",
-    );
-    text.labelled("hot_keys", "state", "replicated", replicated);
-    text.labelled("hot_keys", "state", "observed", observed.count());
-    text.gauge(
-        "load_max_over_mean",
-        "Largest estimated load of a worker by the mean: without replicas, with those there are, and with observed ones.",
-    );
-    for (replicas, balance) in [
-        ("none", &hot.without_replicas),
-        ("present", &hot.with_replicas),
-        ("observed", &hot.with_observed),
-    ] {
-        text.labelled(
-            "load_max_over_mean",
-            "replicas",
-            replicas,
-            balance.max_over_mean,
-        );
-    }
-    render_loads(&mut text, core, now);
-    render_migrations(&mut text, core);
-    render_plans(&mut text, core);
-    let events = core.hot_key_event_counts();
-    text.counter(
-        "hot_key_events_total",
-        "Promotions and retirements of keys, by what became of the news of them.",
-    );
-    for (outcome, count) in [
-        ("heard", events.heard),
-        ("overwritten", events.overwritten),
-        ("missed", events.missed),
-        ("unusable", events.unusable),
-    ] {
-        text.labelled("hot_key_events_total", "outcome", outcome, count);
-    }
-
-    text.counter(
-        "heartbeats_total",
-        "Accepted heartbeats, by kind of member.",
-    );
-    text.labelled(
-        "heartbeats_total",
-        "kind",
-        "server",
-        counters.server_heartbeats,
-    );
-    text.labelled(
-        "heartbeats_total",
-        "kind",
-        "proxy",
-        counters.proxy_heartbeats,
-    );
-    text.counter("refusals_total", "Refused heartbeats, by reason.");
-    for (reason, count) in &counters.refusals {
-        text.labelled("refusals_total", "reason", reason.as_str(), count);
-    }
-    text.counter(
-        "bad_requests_total",
-        "HTTP requests that were no valid call, by reason.",
-    );
-    for (kind, count) in tally.bad_requests() {
-        text.labelled("bad_requests_total", "reason", kind.as_str(), count);
-    }
-    text.counter("map_changes_total", "Changes of the cluster map, by cause.");
-    for (cause, count) in &counters.map_changes {
-        text.labelled("map_changes_total", "cause", cause.as_str(), count);
-    }
-    text.counter(
-        "quarantines_omitted_total",
-        "Times that cachelets whose owners died one after the other were given on, because they were too many.",
-    );
-    text.value("quarantines_omitted_total", counters.quarantines_omitted);
-    text.counter(
-        "pauses_total",
-        "Times that the coordinator found itself to have been asleep.",
-    );
-    text.value("pauses_total", counters.pauses);
-    text.counter(
-        "servers_reached_total",
-        "Answers of servers that were not heard of, where others reach them.",
-    );
-    text.value("servers_reached_total", counters.reached);
-    text.counter(
-        "state_saves_total",
-        "Times that the state was saved, by outcome.",
-    );
-    text.labelled("state_saves_total", "outcome", "done", tally.saves.done);
-    text.labelled("state_saves_total", "outcome", "failed", tally.saves.failed);
-    text.0.0
+    let loads = core.cluster_loads(now, LoadOrder::Place, usize::MAX);
+    text.families(PREFIX, CORE, core);
+    text.families(PREFIX, SERVERS, &core.servers(now));
+    text.families(PREFIX, PROXIES, &core.proxies(now));
+    text.families(PREFIX, HOT_KEYS, &core.cluster_hot_keys());
+    text.families(PREFIX, LOADS, &loads);
+    text.families(PREFIX, MIGRATIONS, core.migration_counts());
+    text.families(PREFIX, PLANS, &core.plans(1));
+    text.families(PREFIX, PLAN_COUNTS, core.plan_counts());
+    text.families(PREFIX, COUNTERS, core.counters());
+    text.families(PREFIX, DESK, tally);
+    text.0
 }
 
 /// What is told of the election, by each of several coordinators.
-pub(crate) fn render_election(view: &crate::elector::ElectionView) -> String {
-    use evenkeel_coordinator_core::election::Phase;
+pub(crate) fn render_election(view: &ElectionView) -> String {
     let mut text = Text::default();
-    text.gauge("leads", "Whether this coordinator leads (1) or not (0).");
-    text.value("leads", u8::from(view.leads));
-    text.gauge("leader_known", "Whether a leader is known, be it this one.");
-    text.value("leader_known", u8::from(view.leader.is_some()));
-    text.gauge(
-        "leader_token",
-        "Fencing token of the leader that is known; 0 when there is none.",
-    );
-    text.value("leader_token", view.token);
-    text.gauge(
-        "election_phase",
-        "1 for the phase of the election in which this coordinator is.",
-    );
-    for phase in Phase::ALL.map(Phase::as_str) {
-        text.labelled(
-            "election_phase",
-            "phase",
-            phase,
-            u8::from(phase == view.phase),
-        );
-    }
-    text.gauge(
-        "lease_left_seconds",
-        "How much longer this coordinator may lead without a renewal.",
-    );
-    text.value("lease_left_seconds", view.lease_left_ms as f64 / 1_000.0);
-    text.counter(
-        "elections_won_total",
-        "Times that this coordinator became the leader.",
-    );
-    text.value("elections_won_total", view.won);
-    text.counter(
-        "elections_given_up_total",
-        "Times that this coordinator gave up leading or trying to, by cause.",
-    );
-    for (cause, count) in &view.given_up {
-        text.labelled("elections_given_up_total", "cause", cause, count);
-    }
-    text.gauge(
-        "state_unusable",
-        "Whether the state in etcd could last not be read or used.",
-    );
-    text.value("state_unusable", u8::from(view.state_error.is_some()));
-    text.counter("etcd_errors_total", "Failed calls to etcd, by operation.");
-    for (operation, count) in &view.etcd.errors {
-        text.labelled("etcd_errors_total", "operation", operation, count);
-    }
-    text.0.0
-}
-
-/// What servers measure, for each worker. Not for each cachelet, of which there may be some thousand with
-/// a dozen numbers each that move from worker to worker: `/api/v1/cachelets` has those.
-fn render_loads(text: &mut Text, core: &CoordinatorCore, now: Instant) {
-    let loads = core.cluster_loads(now, LoadOrder::Place, usize::MAX);
-    text.gauge(
-        "worker_load_rps",
-        "What a worker serves, in small requests per second: of its own cachelets, of replicas for others, of keys whose home is elsewhere; and what others serve of its hot keys.",
-    );
-    for worker in &loads.workers {
-        for (part, load) in [
-            ("own", worker.load),
-            ("replicas", worker.replica_load),
-            ("diverted", worker.diverted_load),
-        ] {
-            text.of_worker("worker_load_rps", worker, &[("part", part)], load);
-        }
-    }
-    text.gauge(
-        "worker_busy",
-        "Part of its time that a worker does not sleep.",
-    );
-    for worker in &loads.workers {
-        text.of_worker("worker_busy", worker, &[], worker.busy);
-    }
-    text.gauge(
-        "worker_memory_bytes",
-        "Bytes of its server's memory limit that a worker holds.",
-    );
-    for worker in &loads.workers {
-        text.of_worker("worker_memory_bytes", worker, &[], worker.memory_bytes);
-    }
-    text.gauge(
-        "worker_cachelets",
-        "Cachelets of a worker, by whether its server had room to tell of their loads.",
-    );
-    for worker in &loads.workers {
-        let told = &[("state", "told")];
-        text.of_worker("worker_cachelets", worker, told, worker.cachelets);
-        let left_out = &[("state", "left_out")];
-        text.of_worker("worker_cachelets", worker, left_out, worker.left_out);
-    }
-    let counts = core.load_news_counts();
-    text.counter(
-        "load_news_total",
-        "Heartbeats that told of the loads of cachelets, by whether that made sense.",
-    );
-    text.labelled("load_news_total", "outcome", "heard", counts.heard);
-    text.labelled("load_news_total", "outcome", "unusable", counts.unusable);
-}
-
-fn render_migrations(text: &mut Text, core: &CoordinatorCore) {
-    let counts = core.migration_counts();
-    text.gauge(
-        "migrations",
-        "Cachelets that are moving between servers now.",
-    );
-    text.value("migrations", core.migrations_under_way());
-    text.counter(
-        "migrations_begun_total",
-        "Moves of cachelets between servers that were ordered.",
-    );
-    text.value("migrations_begun_total", counts.begun);
-    text.counter(
-        "migrations_ended_total",
-        "Moves of cachelets between servers that are over, by what came of them.",
-    );
-    for (end, count) in &counts.ended {
-        text.labelled("migrations_ended_total", "end", end.as_str(), count);
-    }
-    text.counter(
-        "migrated_items_total",
-        "Items that were copied in moves that are over.",
-    );
-    text.value("migrated_items_total", counts.items);
-    text.counter(
-        "migrated_bytes_total",
-        "Bytes that were copied in moves that are over.",
-    );
-    text.value("migrated_bytes_total", counts.bytes);
-    text.counter(
-        "migration_reports_odd_total",
-        "Reports on moves that are not under way, or from somebody who has no say in them.",
-    );
-    text.value("migration_reports_odd_total", counts.odd_reports);
-}
-
-fn render_plans(text: &mut Text, core: &CoordinatorCore) {
-    let (view, counts) = (core.plans(1), core.plan_counts());
-    text.gauge("plan_mode", "1 for the mode of plans that is chosen.");
-    for mode in PlanMode::ALL {
-        let is_chosen = u8::from(mode == view.settings.mode);
-        text.labelled("plan_mode", "mode", mode.as_str(), is_chosen);
-    }
-    text.gauge(
-        "plan_open",
-        "Whether there is a plan that is not over, by its state.",
-    );
-    let mut states = view.plans.iter().map(|plan| plan.state);
-    let open = states.find(|state| !state.is_over());
-    for state in PlanState::ALL.into_iter().filter(|state| !state.is_over()) {
-        let is_it = u8::from(open == Some(state));
-        text.labelled("plan_open", "state", state.as_str(), is_it);
-    }
-    if let Some(spread) = view.spread {
-        text.gauge(
-            "workers_overloaded",
-            "Workers that are overloaded, as far as loads are told.",
-        );
-        text.value("workers_overloaded", spread.overloaded);
-        text.gauge(
-            "worker_load_max_over_mean",
-            "Load of the most loaded worker over the mean, as plans go by it.",
-        );
-        let ratio = spread.load_max / spread.load_mean.max(f64::MIN_POSITIVE);
-        text.value("worker_load_max_over_mean", ratio);
-    }
-    text.counter(
-        "plan_looks_total",
-        "Looks at the loads, by what was thought of them.",
-    );
-    for (verdict, count) in &counts.verdicts {
-        text.labelled("plan_looks_total", "verdict", verdict.as_str(), count);
-    }
-    text.counter("plans_total", "Plans that got into a state.");
-    for (state, count) in &counts.states {
-        text.labelled("plans_total", "state", state.as_str(), count);
-    }
-    text.counter(
-        "plan_moves_total",
-        "Moves of plans that are over, by what came of them.",
-    );
-    for (state, count) in &counts.moves {
-        text.labelled("plan_moves_total", "state", state.as_str(), count);
-    }
+    text.families(PREFIX, ELECTION, view);
+    text.0
 }
 
 /// Who was not let in. Every coordinator tells it, whether it leads or not.
 pub(crate) fn render_doors(tally: &Tally) -> String {
     let mut text = Text::default();
-    text.counter(
-        "denials_total",
-        "Calls that were not let in, by what the caller did not show.",
-    );
-    for (denial, count) in tally.denials() {
-        text.labelled("denials_total", "reason", denial.as_str(), count);
-    }
-    text.counter(
-        "tls_failures_total",
-        "Connections on which TLS did not come about.",
-    );
-    text.value("tls_failures_total", tally.failed_handshakes);
-    text.counter(
-        "stalled_connections_total",
-        "Connections that were closed because their peers did not read answers.",
-    );
-    text.value("stalled_connections_total", tally.stalled_connections);
-    text.0.0
+    text.families(PREFIX, DOORS, tally);
+    text.0
 }
 
-/// Metrics whose names begin with that of the coordinator.
-#[derive(Default)]
-struct Text(exposition::Text);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_control::exposition::Family;
 
-impl Text {
-    fn gauge(&mut self, name: &str, help: &str) {
-        self.0.kind(&full(name), "gauge", help);
+    fn rows<T>(list: &[Family<T>]) -> String {
+        list.iter().map(|family| family.row(PREFIX)).collect()
     }
 
-    fn counter(&mut self, name: &str, help: &str) {
-        self.0.kind(&full(name), "counter", help);
+    #[test]
+    fn the_page_of_statistics_says_what_a_coordinator_declares() {
+        const HEAD: &str = "| `/metrics` | says |\n|---|---|\n";
+        let parts = [
+            "## Of a coordinator\n\n### What the leader tells\n\n",
+            HEAD,
+            &rows(CORE),
+            &rows(SERVERS),
+            &rows(PROXIES),
+            &rows(HOT_KEYS),
+            &rows(LOADS),
+            &rows(MIGRATIONS),
+            &rows(PLANS),
+            &rows(PLAN_COUNTS),
+            &rows(COUNTERS),
+            &rows(DESK),
+            "\n### What each coordinator tells\n\n",
+            HEAD,
+            &rows(DOORS),
+            "\n### What each of several coordinators tells besides\n\n",
+            HEAD,
+            &rows(ELECTION),
+        ];
+        evenkeel_testkit::page::check_part("statistics.md", &parts.concat());
     }
-
-    fn value(&mut self, name: &str, value: impl Display) {
-        self.0.sample(&full(name), &[], value);
-    }
-
-    fn labelled(&mut self, name: &str, label: &str, text: &str, value: impl Display) {
-        self.0.sample(&full(name), &[(label, text)], value);
-    }
-
-    /// `more` are further labels.
-    fn of_worker(
-        &mut self,
-        name: &str,
-        worker: &WorkerLoadView,
-        more: &[(&str, &str)],
-        value: impl Display,
-    ) {
-        let number = worker.worker.to_string();
-        let labels = [("server", worker.server.as_str()), ("worker", &number)];
-        self.0.sample(&full(name), &[&labels, more].concat(), value);
-    }
-}
-
-fn full(name: &str) -> String {
-    format!("evenkeel_coordinator_{name}")
 }

@@ -135,14 +135,14 @@ impl ProxyCore {
     /// The driver closes a connection of an application because nothing has moved for too long.
     pub fn client_stalled(&mut self, id: ClientId) {
         if forget_client(self, id) {
-            self.counts.stats.proxy_clients_closed_stalled += 1;
+            self.counts.stats.clients_closed_stalled += 1;
         }
     }
 
     /// The driver closes a connection of an application because it holds memory that others need, and hardly moves.
     pub fn client_too_slow(&mut self, id: ClientId) {
         if forget_client(self, id) {
-            self.counts.stats.proxy_clients_closed_memory += 1;
+            self.counts.stats.clients_closed_memory += 1;
         }
     }
 

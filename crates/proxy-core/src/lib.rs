@@ -131,6 +131,8 @@ pub use stats::hot_keys::HotKeyReport;
 pub use stats::latency::{Histogram, Latency};
 pub use stats::metrics::render as render_metrics;
 pub use stats::per_route::{ROUTES_COUNTED_MAX, RouteCounters};
-pub use stats::process::{BackendStats, DiscoveryStats, PoolStats, ProcessStats, WorkerCounts};
+pub use stats::process::{
+    BackendStats, DiscoveryStats, PoolStats, ProcessFacts, ProcessStats, WorkerCounts,
+};
 pub use stats::route_stats::{RouteName, RouteStats};
 pub use worker::ProxyCore;

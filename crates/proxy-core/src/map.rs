@@ -34,7 +34,7 @@ pub(crate) fn set_map(
     if followers.is_empty() {
         return;
     }
-    core.counts.stats.proxy_maps += 1;
+    core.counts.stats.maps += 1;
     for pool in followers {
         follow(core, pool, map);
     }

@@ -116,7 +116,7 @@ impl ProxyCore {
         key: &[u8],
     ) -> Option<Elsewhere> {
         let elsewhere = self.pools.elsewhere(&self.backends, now, pool, key)?;
-        self.counts.stats.proxy_failovers_unsettled += u64::from(!elsewhere.is_settled);
+        self.counts.stats.failovers_unsettled += u64::from(!elsewhere.is_settled);
         Some(elsewhere)
     }
 }

@@ -3,7 +3,7 @@
 use crate::control::{Control, ReloadCounts, WorkerHandle};
 use crate::in_force::InForce;
 use crate::request_log::Sink;
-use evenkeel_proxy_core::{ProcessStats, render_metrics};
+use evenkeel_proxy_core::{ProcessFacts, ProcessStats, render_metrics};
 use evenkeel_runtime::budget::Pool;
 use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::watchdog::TurnCounts;
@@ -42,9 +42,9 @@ impl Facts {
         let revision = self.in_force.revision();
         let (logged, dropped) = self.request_log.as_ref().map_or((0, 0), Sink::counts);
         let names = self.resolver.counts();
-        ProcessStats {
-            pid: std::process::id(),
-            uptime_s: now.monotonic.as_secs(),
+        let facts = ProcessFacts {
+            pid: std::process::id().into(),
+            uptime: now.monotonic.as_secs(),
             time: now.unix.into(),
             threads: self.workers.len() as u64,
             max_connections: self.connections.limit() as u64,
@@ -53,15 +53,19 @@ impl Facts {
             rejected_connections: self.connections.refused(),
             buffer_bytes: self.buffers.taken() as u64,
             buffer_bytes_max: self.buffers.limit() as u64,
-            reloads: self.reload_counts.reloads.load(Ordering::Relaxed),
-            reload_failures: self.reload_counts.failures.load(Ordering::Relaxed),
-            config_refusal: self.reload_counts.refusal(),
+            config_reloads: self.reload_counts.reloads.load(Ordering::Relaxed),
+            config_reload_failures: self.reload_counts.failures.load(Ordering::Relaxed),
             request_log_written: logged,
             request_log_dropped: dropped,
             turns_slow: self.turns.slow(),
             turns_starved: self.turns.starved(),
             names_asked: names.asked,
             names_failed: names.failed,
+            ..ProcessFacts::default()
+        };
+        ProcessStats {
+            facts,
+            config_refusal: self.reload_counts.refusal(),
             config_generation: revision.generation,
             config_digest: revision.digest,
             discoveries: self.in_force.discovery_stats(),

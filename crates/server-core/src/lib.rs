@@ -75,5 +75,5 @@ pub use session::{AWAITED_MAX, ConnectionId, LARGE_ANSWER, OUT_PAUSE, Peer, Port
 pub use shard::classes::{ClassStats, Pages};
 pub use shard::counters::Counters;
 pub use shard::engine::first_version;
-pub use stats::{ProcessFacts, metrics};
+pub use stats::{ProcessCounts, ProcessFacts, metrics};
 pub use worker::core::{WorkerConfig, WorkerCore};

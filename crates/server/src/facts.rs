@@ -25,7 +25,6 @@ pub fn read(
         accepting_pauses,
         accepting_paused_us: paused.as_micros() as u64,
         limit_bytes: pool.limit_bytes() as u64,
-        used_bytes: pool.used_bytes() as u64,
         ..fixed.clone()
     }
 }

@@ -27,8 +27,8 @@ use evenkeel_runtime::{
 };
 use evenkeel_server_core::balancer::BalancerConfig;
 use evenkeel_server_core::{
-    AdminConfig, Credentials, ProcessFacts, STANDALONE_CACHELETS_PER_WORKER, WorkerConfig,
-    WorkerCore, first_version,
+    AdminConfig, Credentials, ProcessCounts, ProcessFacts, STANDALONE_CACHELETS_PER_WORKER,
+    WorkerConfig, WorkerCore, first_version,
 };
 use evenkeel_storage::{PoolConfig, SegmentPool};
 use evenkeel_types::map::cachelets_per_worker;
@@ -211,10 +211,13 @@ impl Server {
             let (certificates, connections) = (certificates.clone(), connections.clone());
             let (turns, resolver) = (Arc::clone(&turns), resolver.clone());
             move || ProcessFacts {
-                turns_slow: turns.slow(),
-                turns_starved: turns.starved(),
-                names_asked: resolver.counts().asked,
-                names_failed: resolver.counts().failed,
+                counts: ProcessCounts {
+                    memory_used_bytes: pool.used_bytes() as u64,
+                    turns_slow: turns.slow(),
+                    turns_starved: turns.starved(),
+                    names_asked: resolver.counts().asked,
+                    names_failed: resolver.counts().failed,
+                },
                 tls_read_at_s: certificates.as_ref().map(|them| them.read_at_s()),
                 ..facts::read(&fixed_facts, &connections, &pool)
             }

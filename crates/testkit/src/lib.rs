@@ -9,6 +9,7 @@
 //! * [`Memcached`] is the reference: Debian's memcached on a free port.
 //! * [`Cluster`] is a coordinator with servers and proxies.
 //! * [`worker_ports`] answer as a server whose heartbeats a test writes by hand.
+//! * [`page`] compares docs/ with what the code makes of them.
 //! * [`seed`] is what random tests begin with.
 //! * [`Client`] is a small blocking text client that never hides a byte.
 //!
@@ -26,6 +27,7 @@ mod cluster;
 pub mod evenkeel;
 pub mod http;
 mod memcached;
+pub mod page;
 mod process;
 mod seed;
 mod wait;

@@ -4,6 +4,8 @@
 //! an epoch, a point in time) and the limits that the protocol fixes. A word means the same thing
 //! everywhere; the glossary in `ARCHITECTURE.md` explains each in a sentence.
 //!
+//! [`shown`] is how numbers that are shown to people are declared.
+//!
 //! This crate reads no clock, opens no socket, starts no thread and owns no global state.
 
 #![forbid(unsafe_code)]
@@ -24,6 +26,7 @@ pub mod map;
 pub mod promise;
 pub mod random;
 pub mod serving;
+pub mod shown;
 mod time;
 mod transitions;
 

@@ -30,7 +30,7 @@ pub use sources::{BadLine, ServiceRecord, of_addresses, of_services, parse_list}
 
 use crate::config::{PlacementConfig, Server};
 use core::time::Duration;
-use evenkeel_types::Instant;
+use evenkeel_types::{Instant, counters};
 
 /// Pause after an answer that was not taken, at most: recovery, and the second opinion about a
 /// suspect list, should not wait for the ordinary time.
@@ -91,21 +91,19 @@ impl Standing {
     }
 }
 
-/// What has been counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Answers of any kind.
-    pub answers: u64,
-    /// Lists taken, the first one included.
-    pub changes: u64,
-    /// Answers without a server.
-    pub empty: u64,
-    /// Questions without an answer that could be understood.
-    pub failures: u64,
-    /// Lists of which no placement can be made.
-    pub unusable: u64,
-    /// Lists with less than half of the servers that were not taken at once.
-    pub suspect: u64,
+counters! {
+    /// What has been counted.
+    pub struct Counts {
+        /// All of it.
+        SHOWN {
+            answers => counter, "Answers about the servers, of any kind.";
+            taken => counter, "Lists taken, the first one included.";
+            empty => counter, "Answers without a server.";
+            failed => counter, "Questions without an answer that could be understood.";
+            unusable => counter, "Lists of which no placement can be made.";
+            suspect => counter, "Lists with less than half of the servers, not taken at once.";
+        }
+    }
 }
 
 /// What an answer changed.
@@ -201,7 +199,7 @@ impl Membership {
                 None
             }
             Answer::Failed(why) => {
-                self.counts.failures += 1;
+                self.counts.failed += 1;
                 self.trouble = why;
                 None
             }
@@ -212,7 +210,7 @@ impl Membership {
         self.standing = standing;
         if is_taken && let Some((servers, _)) = self.candidate.take() {
             self.placement.servers = servers;
-            self.counts.changes += 1;
+            self.counts.taken += 1;
         }
         if seen != Seen::Nothing {
             self.trouble.clear();

@@ -125,9 +125,9 @@ fn nothing_empties_a_pool() {
     assert_eq!(story.pool.trouble(), "");
     let counts = Counts {
         answers: 33,
-        changes: 2,
+        taken: 2,
         empty: 20,
-        failures: 11,
+        failed: 11,
         ..Counts::default()
     };
     assert_eq!(story.pool.counts(), counts);

@@ -80,7 +80,7 @@ pub(crate) fn filled(
     match reply {
         Reply::Stored => Ok(()),
         reply if show::is_error(reply) || matches!(reply, Reply::NotStored) => {
-            core.counts.stats.proxy_replica_fills_refused += 1;
+            core.counts.stats.replica_fills_refused += 1;
             core.pools
                 .copy_failed(now, tag.pool, tag.hash, tag.slot as u8);
             Ok(())

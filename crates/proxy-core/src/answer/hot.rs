@@ -118,8 +118,7 @@ fn settle_hot_for(
     };
     let has_fill = hot.is_some_and(|hot| hot.has_fill(now, tag.hash));
     let fill = (has_fill && !tag.is_replica).then(|| key.to_vec());
-    core.counts.stats.proxy_replica_hits +=
-        u64::from(tag.is_replica && matches!(answer, Answer::Hit(_)));
+    core.counts.stats.replica_hits += u64::from(tag.is_replica && matches!(answer, Answer::Hit(_)));
     client.saw_answer(raw.len());
     let is_front = client.is_front(tag.slot);
     let mut may_show = is_front && !show::is_error(reply);

@@ -40,7 +40,7 @@ fn ask_elsewhere(
             let Some(place) = elsewhere.and_then(|elsewhere| elsewhere.place) else {
                 return Some(question);
             };
-            core.counts.stats.proxy_requests_failed_over += 1;
+            core.counts.stats.requests_failed_over += 1;
             ask_again(core, now, question, Ok(place));
             None
         }
@@ -60,7 +60,7 @@ fn ask_elsewhere(
                 let elsewhere = core.find_elsewhere(now, pool, key);
                 match elsewhere.and_then(|elsewhere| elsewhere.place) {
                     Some(place) => {
-                        core.counts.stats.proxy_requests_failed_over += 1;
+                        core.counts.stats.requests_failed_over += 1;
                         draft_again(core, now, place, &tag, with_cas, key, slot);
                     }
                     None => fail_key(core, &tag, slot, unasked),
@@ -91,7 +91,7 @@ fn break_stream(core: &mut ProxyCore, id: BackendId) {
     if let Some(stream) = backend.streaming.take()
         && core.clients.get(stream.client).is_some()
     {
-        core.counts.stats.proxy_clients_closed_cut += 1;
+        core.counts.stats.clients_closed_cut += 1;
         close_client(core, stream.client);
     }
 }
@@ -200,7 +200,7 @@ pub(crate) fn lose(core: &mut ProxyCore, now: Instant, id: BackendId, loss: Loss
                 fail(core, question, &unasked);
             }
         } else if may_repeat && takes_again {
-            core.counts.stats.proxy_requests_resent += 1;
+            core.counts.stats.requests_resent += 1;
             ask_again(core, now, question, Ok(id));
         } else if may_repeat {
             // A read that was not answered is one that was never asked.

@@ -50,7 +50,7 @@ fn moved_for(
     } else if let Some(owner) =
         owner.filter(|&owner| tag.retries == 0 && owner != id && !core.clients.awaits_before(&tag))
     {
-        core.counts.stats.proxy_requests_moved += 1;
+        core.counts.stats.requests_moved += 1;
         renew_ticket(core, now, &tag);
         ask_again(core, now, question, Ok(owner));
     } else {
@@ -81,7 +81,7 @@ fn learn_host(core: &mut ProxyCore, now: Instant, tag: &Tag, moved: Moved) {
     let is_news =
         !tag.is_replica && moved.epoch <= pool.epoch() && pool.learn_host(tag.hash, moved.owner);
     if is_news {
-        core.counts.stats.proxy_hosts_learnt += 1;
+        core.counts.stats.hosts_learnt += 1;
         begin_era(core);
         // Among them may be some that were told to wait until the cachelet has passed.
         hurry_all_parked(core, now);

@@ -35,7 +35,7 @@ fn caught_up(core: &mut ProxyCore, reply: &Reply<'_>) -> Result<(), Unfit> {
             Ok(())
         }
         reply if show::is_error(reply) => {
-            core.counts.stats.proxy_catch_ups_refused += 1;
+            core.counts.stats.catch_ups_refused += 1;
             Ok(())
         }
         _ => Err(Unfit),
@@ -108,10 +108,10 @@ fn settle_for(
     let reply = of_home.as_ref().unwrap_or(reply);
     if !is_aware {
         let is_hit = tag.is_replica && matches!(answer, Answer::Hit(_));
-        core.counts.stats.proxy_replica_hits += u64::from(is_hit);
+        core.counts.stats.replica_hits += u64::from(is_hit);
     }
     if let (Some(ticket), Reply::Meta(meta), true) = (&ticket, reply, is_aware) {
-        core.counts.stats.proxy_replica_hits +=
+        core.counts.stats.replica_hits +=
             u64::from(tag.is_replica && matches!(answer, Answer::Hit(_)));
         if let (Some(gamma), Some(pool)) = (meta.gamma(), pool.as_deref_mut()) {
             let lease = pool.promised_lease().unwrap_or(told_lease);
@@ -122,8 +122,8 @@ fn settle_for(
                 left: left.unwrap_or(lease),
             };
             let began = pool.leases.grant(now, era, ticket, answer, grant);
-            core.counts.stats.proxy_leases += u64::from(began);
-            core.counts.stats.proxy_leases_dropped += pool.leases.take_dropped();
+            core.counts.stats.leases += u64::from(began);
+            core.counts.stats.leases_dropped += pool.leases.take_dropped();
         }
         if let Some(pool) = pool.as_deref_mut() {
             let len = kept::len(meta.value.unwrap_or_default());
@@ -155,7 +155,7 @@ fn settle_for(
         match verdict {
             Verdict::Show => {}
             Verdict::ShowKept(of, value) => {
-                core.counts.stats.proxy_reads_kept += 1;
+                core.counts.stats.reads_kept += 1;
                 let kept = (of, value.as_deref());
                 let answered = kept::answered((shown_as, rename), question, kept);
                 request.saw(raw.len(), answered.tally);

@@ -89,7 +89,7 @@ pub(crate) fn has_room_for_copy(core: &mut ProxyCore, len: usize) -> bool {
     if has_room {
         core.room -= 2 * len;
     } else {
-        core.counts.stats.proxy_copies_refused += 1;
+        core.counts.stats.copies_refused += 1;
     }
     has_room
 }

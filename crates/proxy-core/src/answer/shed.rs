@@ -51,7 +51,7 @@ pub(crate) fn shed(core: &mut ProxyCore, now: Instant, id: BackendId) {
     for question in backend.take_waiting(now, may_go) {
         for question in question.split() {
             let tag = question.tag;
-            core.counts.stats.proxy_requests_shed += 1;
+            core.counts.stats.requests_shed += 1;
             forget_ticket(core, now, &tag);
             fail(core, question, &Failure::Overloaded);
             release(core, now, tag.client);

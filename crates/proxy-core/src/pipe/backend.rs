@@ -552,18 +552,23 @@ impl Backend {
 
     /// What statistics show of it; `pool` is the name of its pool.
     pub fn stats(&self, pool: String) -> BackendStats {
+        let window = (!self.window.is_open()).then(|| self.window.size() as u64);
+        let counters = BackendCounters {
+            connections_up: u64::from(self.state() == "up"),
+            queued_requests: self.queued_requests() as u64,
+            queued_bytes: self.queued_bytes() as u64,
+            window: window.unwrap_or(0),
+            ..self.counters
+        };
         BackendStats {
             name: self.full_name(),
             pool,
             host: self.host.clone(),
             port: self.port,
             state: self.state(),
-            queued_requests: self.queued_requests() as u64,
-            queued_bytes: self.queued_bytes() as u64,
-            counters: self.counters,
+            counters,
             latency: self.stopwatch.latency(),
             round_trip_us: self.stopwatch.round_trip_us(),
-            window: (!self.window.is_open()).then(|| self.window.size() as u64),
         }
     }
 

@@ -83,7 +83,7 @@ impl Backends {
             Ok(()) => Ok(to),
             Err(Refused::Down) => Err(Failure::Unavailable(backend.name.clone())),
             Err(Refused::Full) => {
-                stats.proxy_backend_queue_full += 1;
+                stats.backend_queue_full += 1;
                 Err(Failure::Busy(backend.name.clone()))
             }
         }

@@ -390,7 +390,7 @@ fn ask_meta(
     match refusal {
         None => ask_new(core, now, &draft, |out, route| write(out, &flags, route)),
         Some(words) => {
-            core.counts.stats.proxy_keys_refused += 1;
+            core.counts.stats.keys_refused += 1;
             core.counts.routes.count_error(way.route);
             refuse(core, now, draft.client, draft.show, words);
         }

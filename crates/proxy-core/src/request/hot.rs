@@ -88,7 +88,7 @@ pub(crate) fn ask_hot_key(
     let Some(sent) = sent else {
         return false;
     };
-    core.counts.stats.proxy_replica_reads += u64::from(sent.name.is_some());
+    core.counts.stats.replica_reads += u64::from(sent.name.is_some());
     let hash = sent.ticket.hash();
     let Some(client) = core.clients.get_mut(id) else {
         return true;

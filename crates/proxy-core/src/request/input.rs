@@ -55,7 +55,7 @@ fn step(core: &mut ProxyCore, now: Instant, id: ClientId, input: &[u8], turn: &m
             client.held_back.get_or_insert(HeldBack::since(now)).goes_on = true;
         }
         if !mem::replace(&mut client.stalled, true) {
-            core.counts.stats.proxy_client_pauses += 1;
+            core.counts.stats.client_pauses += 1;
         }
         return Step::Wait;
     }

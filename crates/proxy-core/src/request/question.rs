@@ -160,7 +160,7 @@ fn place(core: &mut ProxyCore, now: Instant, draft: &Draft<'_>) -> Placed {
                     .pools
                     .watch(&core.backends, (now, Epoch(core.era)), draft)
             {
-                core.counts.stats.proxy_replica_reads += u64::from(sent.name.is_some());
+                core.counts.stats.replica_reads += u64::from(sent.name.is_some());
                 placed.hash = sent.ticket.hash();
                 placed.target = Ok(sent.to);
                 (placed.ticket, placed.name) = (Some(sent.ticket), sent.name);
@@ -190,7 +190,7 @@ fn place(core: &mut ProxyCore, now: Instant, draft: &Draft<'_>) -> Placed {
     match draft.intent {
         Intent::Read => {
             let ticket = leases.route_read(now, era, (hash, connection), &mut load);
-            core.counts.stats.proxy_reads_behind_writes += u64::from(ticket.is_behind_write());
+            core.counts.stats.reads_behind_writes += u64::from(ticket.is_behind_write());
             placed.ticket = Some(ticket);
         }
         Intent::ReadAtHome => placed.ticket = Some(leases.home_read(now, era, (hash, connection))),
@@ -236,7 +236,7 @@ fn place(core: &mut ProxyCore, now: Instant, draft: &Draft<'_>) -> Placed {
         }
         0 => home,
         suffix => {
-            core.counts.stats.proxy_replica_reads += 1;
+            core.counts.stats.replica_reads += 1;
             pool.shadow(draft.key, hash, suffix)
         }
     };

@@ -93,7 +93,7 @@ fn quick_gets_of_one(
         *turn -= u32::from(done > 0);
         done = at.request_end();
         if backend.collapses && backend.join(line, hash, id, slot) {
-            core.counts.stats.proxy_gets_collapsed += 1;
+            core.counts.stats.gets_collapsed += 1;
             continue;
         }
         let deadline = now + backend.request_timeout;

@@ -36,7 +36,7 @@ pub(crate) fn on_way(
     };
     let way = core.routing.way(stored, class);
     if way.denies(class) {
-        core.counts.stats.proxy_requests_denied += 1;
+        core.counts.stats.requests_denied += 1;
         core.counts.routes.count_denied(way.route());
         return refuse(core, now, id, show, way.denial());
     }
@@ -60,7 +60,7 @@ pub(crate) fn on_way(
         }
         ask(core, &to, key);
     } else {
-        core.counts.stats.proxy_keys_refused += 1;
+        core.counts.stats.keys_refused += 1;
         core.counts.routes.count_error(way.route());
         refuse(core, now, id, show, text::BAD_FORMAT);
     }
@@ -74,7 +74,7 @@ pub(crate) fn bounded(core: &mut ProxyCore, way: &WayTo, exptime: i64) -> i64 {
         return exptime;
     }
     let bounded = way.ttl.apply(exptime, core.unix, core.random.u32());
-    core.counts.stats.proxy_ttls_changed += u64::from(bounded != exptime);
+    core.counts.stats.ttls_changed += u64::from(bounded != exptime);
     bounded
 }
 
@@ -127,7 +127,7 @@ fn look_elsewhere(
         }
     }
     let Some(place) = elsewhere.place else { return };
-    core.counts.stats.proxy_requests_failed_over += 1;
+    core.counts.stats.requests_failed_over += 1;
     if let Some(backend) = core.backends.get_mut(elsewhere.passed_over[0]) {
         backend.counters.failed_over += 1;
     }
@@ -149,7 +149,7 @@ pub(crate) fn refuses_cas(
     if way.place.is_none() {
         return false;
     }
-    core.counts.stats.proxy_cas_refused += 1;
+    core.counts.stats.cas_refused += 1;
     core.counts.routes.count_error(way.route);
     refuse(core, now, id, show, NO_CAS_ELSEWHERE);
     true

@@ -1,186 +1,100 @@
 //! What a worker counts of all requests, and what each answer adds to that.
 
 use evenkeel_hotkeys::plain::PlainStats;
+use evenkeel_types::counters;
 
-macro_rules! proxy_stats {
-    ($($(#[$meta:meta])* $name:ident),* $(,)?) => {
-        /// Counts since the start, of one proxy worker or of several together.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct ProxyStats {
-            $($(#[$meta])* pub $name: u64,)*
+counters! {
+    /// Counts since the start, of one proxy worker or of several together.
+    pub struct ProxyStats {
+        /// Those that memcached has, which stand in `stats`.
+        MEMCACHED {
+            cmd_get => counter, "Keys asked for by any read command.";
+            cmd_set => counter, "Storage commands, `ms` included.";
+            cmd_flush => counter, "`flush_all` commands.";
+            cmd_touch => counter, "`touch` commands, and keys of `gat` and `gats`.";
+            cmd_meta => counter, "Meta commands.";
+            get_hits => counter, "Keys found.";
+            get_misses => counter, "Keys not found, or not available where that counts as a miss.";
+            delete_misses => counter, "Deletes of keys that were not there.";
+            delete_hits => counter, "Deletes done.";
+            incr_misses => counter, "Increments of keys that were not there.";
+            incr_hits => counter, "Increments done.";
+            decr_misses => counter, "Decrements of keys that were not there.";
+            decr_hits => counter, "Decrements done.";
+            cas_misses => counter, "Compare-and-swaps of keys that were not there.";
+            cas_hits => counter, "Compare-and-swaps done.";
+            cas_badval => counter, "Compare-and-swaps of items that had changed.";
+            touch_hits => counter, "Touches done.";
+            touch_misses => counter, "Touches of keys that were not there.";
+            bytes_read => counter, "Bytes received from applications.";
+            bytes_written => counter, "Bytes sent to applications.";
+            ssl_handshake_errors => counter, "Connections whose TLS did not come about.";
+            ssl_proto_errors => counter, "Connections whose client broke the protocol of TLS later.";
+            auth_cmds => counter, "Attempts to authenticate.";
+            auth_errors => counter, "Attempts to authenticate that failed.";
+            conn_yields => counter, "Times that a connection's requests had to wait for others' (`-R`).";
         }
-
-        impl ProxyStats {
-            /// Adds the counts of another worker.
-            pub fn add(&mut self, other: &ProxyStats) {
-                $(self.$name += other.$name;)*
-            }
-
-            /// Every count with its name, in the order of `stats`.
-            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($name), self.$name)),*].into_iter()
-            }
+        /// The others, which stand in `stats proxy`.
+        PROXY {
+            request_errors => counter, "Requests answered with an error because a backend was down, lost, late or unsure.";
+            reads_unavailable => counter, "Gets answered as misses because a backend was down, lost, late or unsure.";
+            requests_moved => counter, "Requests put to another worker because their key had moved.";
+            hosts_learnt => counter, "Cachelets that were found at another worker of their server.";
+            gets_collapsed => counter, "Gets that joined an identical one which waited to be sent.";
+            requests_resent => counter, "Requests sent again because a connection was lost that had not answered them.";
+            requests_parked => counter, "Requests that waited for a newer map.";
+            flushes_repeated => counter, "Rounds of `flush_all` beyond the first: servers went by a newer map.";
+            requests_shed => counter, "Requests refused because they had waited too long for a backend that could not keep up.";
+            backend_queue_full => counter, "Requests refused because a backend's queue was full.";
+            client_pauses => counter, "Times that an application's requests had to wait because its answers were unread or many.";
+            clients_closed_unread => counter, "Applications' connections closed for unread answers.";
+            clients_closed_stalled => counter, "Applications' connections closed in the middle of a request, or with unread answers, because nothing moved for too long.";
+            clients_closed_memory => counter, "Applications' connections closed because they held memory that others needed, and hardly moved.";
+            copies_refused => counter, "Copies of large answers to identical gets that were refused for want of memory.";
+            clients_closed_cut => counter, "Applications' connections closed because the server of a value was lost that had been passed on in part.";
+            replica_reads => counter, "Reads sent to a replica.";
+            replica_hits => counter, "Replica reads that found it there.";
+            leases => counter, "Leases granted.";
+            leases_dropped => counter, "Leases given up or not taken because too many were held.";
+            reads_kept => counter, "Reads of hot keys that were shown a kept value, because the answer was older than one already shown.";
+            reads_asked_again => counter, "Reads asked again at the home, because a replica was gone, or an answer was older than one already shown, which was not kept.";
+            reads_asked_again_older => counter, "Reads asked again because the answer was older.";
+            reads_asked_again_missing => counter, "Reads asked again because the replica was not there.";
+            reads_behind_writes => counter, "Reads of leased keys that went home because their connection had written the key, and nobody knows what.";
+            writes_behind_reads => counter, "Writes that waited until reads of the key that their connection had asked for before were shown.";
+            maps => counter, "Maps taken over.";
+            requests_denied => counter, "Requests that a route refused.";
+            keys_refused => counter, "Requests refused because a route made their key or their line too long, or left no key.";
+            ttls_changed => counter, "Exptimes that a route changed, or that are short because the item is stored elsewhere.";
+            requests_failed_over => counter, "Requests that went to another server because their key's own was out of use.";
+            failovers_unsettled => counter, "Requests that did not go to another server, because their key's own, or the next one, was back for too short a time before.";
+            cas_refused => counter, "Compare-and-swaps refused because their key's server was out of use.";
+            catch_ups_refused => counter, "Deletes and `flush_all`s, of what a server had missed, that it did not carry out.";
+            binary_clients => counter, "Applications' connections that spoke the binary protocol.";
+            requests_unsupported => counter, "Binary requests refused because their server knows no meta commands.";
+            hot_reads_sampled => counter, "Reads that were looked at by chance to find hot keys of plain servers.";
+            hot_keys_promoted => counter, "Keys that became hot.";
+            hot_keys_cooled => counter, "Hot keys that cooled.";
+            hot_keys_unpromoted_full => counter, "Hot keys that were not replicated because there were too many, counted twice a second.";
+            hot_keys_unpromoted_long => counter, "Hot keys that were not replicated because they are too long, counted twice a second.";
+            hot_values_too_long => counter, "Values of hot keys that were too long to be replicated.";
+            replica_fills => counter, "Replicas of hot keys stored on plain servers.";
+            replica_fills_refused => counter, "Replicas that a server would not store.";
+            request_log_slow_dropped => counter, "Slow requests that were not logged because too many others were in the same second.";
         }
-    };
-}
-
-proxy_stats! {
-    /// Keys asked for by any read command.
-    cmd_get,
-    /// Storage commands, `ms` included.
-    cmd_set,
-    /// `flush_all` commands.
-    cmd_flush,
-    /// `touch` commands, and keys of `gat` and `gats`.
-    cmd_touch,
-    /// Meta commands.
-    cmd_meta,
-    /// Keys found.
-    get_hits,
-    /// Keys not found, or not available where that counts as a miss.
-    get_misses,
-    /// Deletes of keys that were not there.
-    delete_misses,
-    /// Deletes done.
-    delete_hits,
-    /// Increments of keys that were not there.
-    incr_misses,
-    /// Increments done.
-    incr_hits,
-    /// Decrements of keys that were not there.
-    decr_misses,
-    /// Decrements done.
-    decr_hits,
-    /// Compare-and-swaps of keys that were not there.
-    cas_misses,
-    /// Compare-and-swaps done.
-    cas_hits,
-    /// Compare-and-swaps of items that had changed.
-    cas_badval,
-    /// Touches done.
-    touch_hits,
-    /// Touches of keys that were not there.
-    touch_misses,
-    /// Bytes received from applications.
-    bytes_read,
-    /// Bytes sent to applications.
-    bytes_written,
-    /// Connections whose TLS did not come about.
-    ssl_handshake_errors,
-    /// Connections whose client broke the protocol of TLS later.
-    ssl_proto_errors,
-    /// Attempts to authenticate.
-    auth_cmds,
-    /// Those that failed.
-    auth_errors,
-    /// Times that a connection's requests had to wait for others' (`-R`).
-    conn_yields,
-    /// Requests answered with an error because a backend was down, lost, late or unsure.
-    proxy_request_errors,
-    /// Gets answered as misses for the same reason.
-    proxy_reads_unavailable,
-    /// Requests put to another worker because their key had moved.
-    proxy_requests_moved,
-    /// Cachelets that were found at another worker of their server.
-    proxy_hosts_learnt,
-    /// Gets that joined an identical one which waited to be sent.
-    proxy_gets_collapsed,
-    /// Requests sent again because a connection was lost that had not answered them.
-    proxy_requests_resent,
-    /// Requests that waited for a newer map.
-    proxy_requests_parked,
-    /// Rounds of `flush_all` beyond the first: servers went by a newer map.
-    proxy_flushes_repeated,
-    /// Requests refused because they had waited too long for a backend that could not keep up.
-    proxy_requests_shed,
-    /// Requests refused because a backend's queue was full.
-    proxy_backend_queue_full,
-    /// Times that an application's requests had to wait because its answers were unread or many.
-    proxy_client_pauses,
-    /// Applications' connections closed for unread answers.
-    proxy_clients_closed_unread,
-    /// Applications' connections closed in the middle of a request, or with unread answers, because
-    /// nothing moved for too long.
-    proxy_clients_closed_stalled,
-    /// Applications' connections closed because they held memory that others needed, and hardly moved.
-    proxy_clients_closed_memory,
-    /// Copies of large answers to identical gets that were refused for want of memory.
-    proxy_copies_refused,
-    /// Applications' connections closed because the server of a value was lost that had been passed on in
-    /// part.
-    proxy_clients_closed_cut,
-    /// Reads sent to a replica.
-    proxy_replica_reads,
-    /// Replica reads that found it there.
-    proxy_replica_hits,
-    /// Leases granted.
-    proxy_leases,
-    /// Leases given up or not taken because too many were held.
-    proxy_leases_dropped,
-    /// Reads of hot keys that were shown a kept value, because the answer was older than one already shown.
-    proxy_reads_kept,
-    /// Reads asked again at the home, because a replica was gone, or an answer was older than one
-    /// already shown, which was not kept.
-    proxy_reads_asked_again,
-    /// Of these: the answer was older.
-    proxy_reads_asked_again_older,
-    /// Of these: the replica was not there.
-    proxy_reads_asked_again_missing,
-    /// Reads of leased keys that went home because their connection had written the key, and nobody knows what.
-    proxy_reads_behind_writes,
-    /// Writes that waited until reads of the key that their connection had asked for before were shown.
-    proxy_writes_behind_reads,
-    /// Maps taken over.
-    proxy_maps,
-    /// Requests that a route refused.
-    proxy_requests_denied,
-    /// Requests refused because a route made their key or their line too long, or left no key.
-    proxy_keys_refused,
-    /// Exptimes that a route changed, or that are short because the item is stored elsewhere.
-    proxy_ttls_changed,
-    /// Requests that went to another server because their key's own was out of use.
-    proxy_requests_failed_over,
-    /// Requests that did not, because their key's server, or the next one, was back for too short a
-    /// time before.
-    proxy_failovers_unsettled,
-    /// Compare-and-swaps refused because their key's server was out of use.
-    proxy_cas_refused,
-    /// Deletes and `flush_all`s, of what a server had missed, that it did not carry out.
-    proxy_catch_ups_refused,
-    /// Applications' connections that spoke the binary protocol.
-    proxy_binary_clients,
-    /// Binary requests refused because their server knows no meta commands.
-    proxy_requests_unsupported,
-    /// Reads that were looked at by chance to find hot keys of plain servers.
-    proxy_hot_reads_sampled,
-    /// Keys that became hot.
-    proxy_hot_keys_promoted,
-    /// Hot keys that cooled.
-    proxy_hot_keys_cooled,
-    /// Hot keys that were not replicated because there were too many, counted twice a second.
-    proxy_hot_keys_unpromoted_full,
-    /// Hot keys that were not replicated because they are too long, counted twice a second.
-    proxy_hot_keys_unpromoted_long,
-    /// Values of hot keys that were too long to be replicated.
-    proxy_hot_values_too_long,
-    /// Replicas of hot keys stored on plain servers.
-    proxy_replica_fills,
-    /// Replicas that a server would not store.
-    proxy_replica_fills_refused,
-    /// Slow requests that were not logged because too many others were in the same second.
-    proxy_request_log_slow_dropped,
+    }
 }
 
 impl ProxyStats {
     /// Adds what a pool's hot keys have counted.
     pub(crate) fn add_hot_keys(&mut self, counted: &PlainStats) {
-        self.proxy_hot_reads_sampled += counted.reads_sampled;
-        self.proxy_hot_keys_promoted += counted.promoted;
-        self.proxy_hot_keys_cooled += counted.cooled;
-        self.proxy_hot_keys_unpromoted_full += counted.unpromoted_full;
-        self.proxy_hot_keys_unpromoted_long += counted.unpromoted_long;
-        self.proxy_hot_values_too_long += counted.values_too_long;
-        self.proxy_replica_fills += counted.fills;
+        self.hot_reads_sampled += counted.reads_sampled;
+        self.hot_keys_promoted += counted.promoted;
+        self.hot_keys_cooled += counted.cooled;
+        self.hot_keys_unpromoted_full += counted.unpromoted_full;
+        self.hot_keys_unpromoted_long += counted.unpromoted_long;
+        self.hot_values_too_long += counted.values_too_long;
+        self.replica_fills += counted.fills;
     }
 }
 
@@ -251,7 +165,7 @@ impl Tally {
             Tally::GetMiss => stats.get_misses += 1,
             Tally::GetUnavailable => {
                 stats.get_misses += 1;
-                stats.proxy_reads_unavailable += 1;
+                stats.reads_unavailable += 1;
             }
             Tally::DeleteHit => stats.delete_hits += 1,
             Tally::DeleteMiss => stats.delete_misses += 1,
@@ -264,68 +178,39 @@ impl Tally {
             Tally::CasBad => stats.cas_badval += 1,
             Tally::TouchHit => stats.touch_hits += 1,
             Tally::TouchMiss => stats.touch_misses += 1,
-            Tally::Failed => stats.proxy_request_errors += 1,
+            Tally::Failed => stats.request_errors += 1,
         }
     }
 }
 
-/// What happened at one backend, since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BackendCounters {
-    /// Requests put into its queue.
-    pub requests: u64,
-    /// Answers received.
-    pub answers: u64,
-    /// Connections that were agreed.
-    pub connects: u64,
-    /// Connections or attempts that ended for any reason but a change of the map.
-    pub failures: u64,
-    /// Of these: an answer, a connection or a greeting was late.
-    pub timeouts: u64,
-    /// Times that it did not accept who we say we are.
-    pub logins_refused: u64,
-    /// Requests refused because the queue was full.
-    pub refused_full: u64,
-    /// Requests refused because they had waited too long for a server that could not keep up.
-    pub shed: u64,
-    /// Times that fewer requests were let through to it because it made them wait.
-    pub window_shrunk: u64,
-    /// Times that it was taken out of use.
-    pub outages: u64,
-    /// Requests that went to another server because it was out of use.
-    pub failed_over: u64,
-    /// Writes that it missed, or perhaps missed, and whose keys were noted.
-    pub missed: u64,
-    /// Writes that it missed and whose keys there was no room for.
-    pub missed_unnoted: u64,
-    /// Keys deleted on it because it had missed their writes.
-    pub caught_up: u64,
-    /// Times that it was emptied because it had missed too much, or a `flush_all`.
-    pub flushed: u64,
-    /// Times that it was used again although it had missed writes that were not noted.
-    pub unfenced: u64,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_of_workers_add_up_under_their_own_names() {
-        let mut sum = ProxyStats {
-            cmd_get: 1,
-            proxy_leases: 2,
-            ..ProxyStats::default()
-        };
-        sum.add(&ProxyStats {
-            cmd_get: 10,
-            proxy_maps: 3,
-            ..ProxyStats::default()
-        });
-        let named: Vec<_> = sum.named().filter(|(_, count)| *count > 0).collect();
-        assert_eq!(
-            named,
-            [("cmd_get", 11), ("proxy_leases", 2), ("proxy_maps", 3)]
-        );
+counters! {
+    /// What one connection to a server counts, or those of all workers together.
+    pub struct BackendCounters {
+        /// What stands in `/metrics` alone.
+        METRICS {
+            connections_up => gauge, "Connections that take requests, of all workers.";
+        }
+        /// What stands in `stats servers`.
+        SERVERS {
+            queued_requests => gauge, "Requests queued or awaited.";
+            queued_bytes => gauge, "Bytes of requests queued or awaited.";
+            requests => counter, "Requests put into the queue.";
+            answers => counter, "Answers received.";
+            connects => counter, "Connections agreed.";
+            failures => counter, "Connections and attempts that ended for any reason but a change of the map.";
+            timeouts => counter, "Connections and attempts that ended because an answer, a connection or a greeting was late.";
+            logins_refused => counter, "Times that the server did not accept our password.";
+            refused_full => counter, "Requests refused by a full queue.";
+            window, "Most requests that may be under way at once, where the server makes them wait.";
+            window_shrunk => counter, "Times that fewer requests were let through because it made them wait.";
+            shed => counter, "Requests refused because they had waited too long for a server that could not keep up.";
+            outages => counter, "Times taken out of use.";
+            failed_over => counter, "Requests that went to another server because this one was out of use.";
+            missed => counter, "Writes that it missed, or perhaps missed, and whose keys were noted.";
+            missed_unnoted => counter, "Writes that it missed and whose keys there was no room for.";
+            caught_up => counter, "Keys deleted because it had missed their writes.";
+            flushed => counter, "Times emptied because it had missed too much, or a `flush_all`.";
+            unfenced => counter, "Times used again although it had missed writes that were not noted.";
+        }
     }
 }

@@ -20,6 +20,7 @@
 //! timeout: when a request was asked follows from its deadline.
 
 use crate::ids::RouteId;
+use crate::stats::line::stat;
 use evenkeel_types::Instant;
 
 /// Parts that each power of two is divided into: a value is known to a quarter.
@@ -170,27 +171,56 @@ impl Latency {
         self.server.record(spots.server, spots.count);
     }
 
-    /// What statistics show of it.
-    pub(crate) fn rows(&self) -> [(&'static str, u64); 9] {
-        let Latency {
-            queue,
-            answer,
-            network,
-            server,
-        } = self;
-        [
-            ("queue_us_p50", queue.quantile_us(0.5)),
-            ("queue_us_p99", queue.quantile_us(0.99)),
-            ("answer_us_p50", answer.quantile_us(0.5)),
-            ("answer_us_p99", answer.quantile_us(0.99)),
-            ("answer_us_p999", answer.quantile_us(0.999)),
-            ("network_us_p50", network.quantile_us(0.5)),
-            ("server_us_p50", server.quantile_us(0.5)),
-            ("server_us_p99", server.quantile_us(0.99)),
-            ("server_us_p999", server.quantile_us(0.999)),
-        ]
+    /// Tells of it in statistics; names begin with `prefix`.
+    pub(crate) fn tell(&self, out: &mut Vec<u8>, prefix: &str) {
+        for part in TIMES {
+            for (row, quantile) in part.quantiles {
+                let row = format_args!("{prefix}{}_us_{row}", part.name);
+                stat(out, row, (part.of)(self).quantile_us(*quantile));
+            }
+        }
     }
 }
+
+/// A part of the time that requests take, as it is shown.
+pub(crate) struct Part {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, for people.
+    pub help: &'static str,
+    /// Reads it.
+    pub of: fn(&Latency) -> &Histogram,
+    /// What statistics tell of it: names, and parts of all times.
+    pub quantiles: &'static [(&'static str, f64)],
+}
+
+/// All of them.
+pub(crate) const TIMES: &[Part] = &[
+    Part {
+        name: "queue",
+        help: "From when a request was asked to when it was written to the server.",
+        of: |latency| &latency.queue,
+        quantiles: &[("p50", 0.5), ("p99", 0.99)],
+    },
+    Part {
+        name: "answer",
+        help: "From when a request was written to the server to when it was answered.",
+        of: |latency| &latency.answer,
+        quantiles: &[("p50", 0.5), ("p99", 0.99), ("p999", 0.999)],
+    },
+    Part {
+        name: "network",
+        help: "The part of this that the way to the server and back takes at its best.",
+        of: |latency| &latency.network,
+        quantiles: &[("p50", 0.5)],
+    },
+    Part {
+        name: "server",
+        help: "The rest of it.",
+        of: |latency| &latency.server,
+        quantiles: &[("p50", 0.5), ("p99", 0.99), ("p999", 0.999)],
+    },
+];
 
 /// When things happened to a request, and the route that it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

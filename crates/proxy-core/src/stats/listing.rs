@@ -5,12 +5,13 @@
 //! the workers' counters first.
 
 use crate::config::{PoolSettings, ProxyConfig};
-use crate::stats::latency::Latency;
-use crate::stats::line::stat;
+use crate::stats::counters::{BackendCounters, ProxyStats};
+use crate::stats::line::{shown, stat};
 use crate::stats::process::{
-    BackendStats, DiscoveryStats, ProcessStats, by_name, shortest_round_trip, worst_state,
+    BackendStats, DiscoveryStats, ProcessFacts, ProcessStats, REPLICA_LEASE_AGE,
 };
-use crate::stats::{hot_keys, route_stats};
+use crate::stats::{hot_keys, process, route_stats};
+use evenkeel_placement::membership::Counts;
 use evenkeel_protocol::auth::AuthMode;
 use evenkeel_protocol::text;
 
@@ -66,45 +67,30 @@ pub(crate) fn compose(
         StatsKind::General => general(out, facts, process),
         StatsKind::Settings => settings(out, facts, process),
         StatsKind::Proxy => proxy(out, facts, process),
-        StatsKind::Servers => servers(out, process),
+        StatsKind::Servers => servers(out, &process.backends),
         StatsKind::Routes => route_stats::compose(out, &process.routes),
         StatsKind::HotKeys => hot_keys::compose(out, &process.hot_keys),
     }
     out.extend_from_slice(text::END);
 }
 
-fn general(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
-    stat(out, "pid", process.pid);
-    stat(out, "uptime", process.uptime_s);
-    stat(out, "time", process.time);
-    stat(out, "version", &facts.config.version);
+fn general(out: &mut Vec<u8>, core: &CoreFacts<'_>, process: &ProcessStats) {
+    let facts = &process.facts;
+    shown(out, "", ProcessFacts::START, facts);
+    stat(out, "version", &core.config.version);
     stat(out, "pointer_size", usize::BITS);
-    stat(out, "max_connections", process.max_connections);
-    stat(out, "curr_connections", process.curr_connections);
-    stat(out, "total_connections", process.total_connections);
-    stat(out, "rejected_connections", process.rejected_connections);
-    for (name, count) in process
-        .totals
-        .named()
-        .filter(|(name, _)| !name.starts_with("proxy_"))
-    {
-        stat(out, name, count);
+    shown(out, "", ProcessFacts::CONNECTIONS, facts);
+    shown(out, "", ProxyStats::MEMCACHED, &process.totals);
+    let accepts = facts.curr_connections < facts.max_connections;
+    stat(out, "accepting_conns", u8::from(accepts));
+    shown(out, "", ProcessFacts::THREADS, facts);
+    shown(out, "proxy_", ProcessFacts::CONFIG, facts);
+    let mut lists = Counts::default();
+    for found in &process.discoveries {
+        lists.add(&found.counts);
     }
-    stat(
-        out,
-        "accepting_conns",
-        u8::from(process.curr_connections < process.max_connections),
-    );
-    stat(out, "threads", process.threads);
-    stat(out, "proxy_config_reloads", process.reloads);
-    stat(out, "proxy_config_reload_failures", process.reload_failures);
-    let counts = process.discoveries.iter().map(|found| found.counts);
-    let (mut changes, mut useless) = (0, 0);
-    for counts in counts {
-        changes += counts.changes;
-        useless += counts.empty + counts.failures + counts.unusable;
-    }
-    stat(out, "proxy_server_lists_taken", changes);
+    let useless = lists.empty + lists.failed + lists.unusable;
+    stat(out, "proxy_server_lists_taken", lists.taken);
     stat(out, "proxy_server_lists_useless", useless);
     for name in ALWAYS_ZERO {
         stat(out, name, 0);
@@ -113,8 +99,8 @@ fn general(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
 
 fn settings(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
     stat(out, "maxbytes", 0);
-    stat(out, "maxconns", process.max_connections);
-    stat(out, "num_threads", process.threads);
+    stat(out, "maxconns", process.facts.max_connections);
+    stat(out, "num_threads", process.facts.threads);
     let config = facts.config;
     stat(out, "reqs_per_event", config.requests_per_turn);
     stat(out, "item_size_max", config.limits.item_size_max);
@@ -141,8 +127,7 @@ fn proxy(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
     let revision = &facts.config.revision;
     stat(out, "config_generation", revision.generation);
     stat(out, "config_digest", none_if_empty(&revision.digest));
-    stat(out, "config_reloads", process.reloads);
-    stat(out, "config_reload_failures", process.reload_failures);
+    shown(out, "", ProcessFacts::CONFIG, &process.facts);
     stat(
         out,
         "config_refusal",
@@ -165,36 +150,10 @@ fn proxy(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
     for found in &process.discoveries {
         discovery(out, found);
     }
-    let up = process
-        .backends
-        .iter()
-        .filter(|backend| backend.state == "up")
-        .count();
-    stat(out, "backend_connections", process.backends.len());
-    stat(out, "backend_connections_up", up);
-    stat(out, "request_log_written", process.request_log_written);
-    stat(out, "request_log_dropped", process.request_log_dropped);
-    stat(out, "turns_slow", process.turns_slow);
-    stat(out, "turns_starved", process.turns_starved);
-    stat(out, "names_asked", process.names_asked);
-    stat(out, "names_failed", process.names_failed);
-    stat(out, "buffer_bytes", process.buffer_bytes);
-    stat(out, "buffer_bytes_max", process.buffer_bytes_max);
-    for (name, count) in process.totals.named() {
-        if let Some(name) = name.strip_prefix("proxy_") {
-            stat(out, name, count);
-        }
-    }
-    let ages = &process.replica_lease_ages;
-    stat(out, "replica_lease_age", ages.count());
-    stat(out, "replica_lease_age_us_sum", ages.sum_us());
-    stat(out, "replica_lease_age_us_max", ages.max_us());
-    for (bound, count) in ages.within() {
-        stat(
-            out,
-            format_args!("replica_lease_age_within_us:{bound}"),
-            count,
-        );
+    shown(out, "", ProcessFacts::PROXY, &process.facts);
+    shown(out, "", ProxyStats::PROXY, &process.totals);
+    for (name, value) in REPLICA_LEASE_AGE.told(&process.replica_lease_ages) {
+        stat(out, name, value);
     }
 }
 
@@ -213,58 +172,29 @@ fn discovery(out: &mut Vec<u8>, found: &DiscoveryStats) {
             stat(out, format_args!("{pool}:{row}"), seconds);
         }
     }
-    for (row, count) in [
-        ("answers", counts.answers),
-        ("taken", counts.changes),
-        ("empty", counts.empty),
-        ("failed", counts.failures),
-        ("unusable", counts.unusable),
-        ("suspect", counts.suspect),
-    ] {
-        stat(out, format_args!("{pool}:lists_{row}"), count);
-    }
+    shown(out, &format!("{pool}:lists_"), Counts::SHOWN, &counts);
 }
 
-fn servers(out: &mut Vec<u8>, process: &ProcessStats) {
-    for (name, group) in by_name(&process.backends) {
-        let sum = |count: fn(&BackendStats) -> u64| group.iter().map(|b| count(b)).sum::<u64>();
-        let mut latency = Latency::default();
-        for backend in &group {
-            latency.add(&backend.latency);
-        }
-        let rows: [(&str, u64); 19] = [
-            ("queued_requests", sum(|b| b.queued_requests)),
-            ("queued_bytes", sum(|b| b.queued_bytes)),
-            ("requests", sum(|b| b.counters.requests)),
-            ("answers", sum(|b| b.counters.answers)),
-            ("connects", sum(|b| b.counters.connects)),
-            ("failures", sum(|b| b.counters.failures)),
-            ("timeouts", sum(|b| b.counters.timeouts)),
-            ("logins_refused", sum(|b| b.counters.logins_refused)),
-            ("refused_full", sum(|b| b.counters.refused_full)),
-            ("window", sum(|b| b.window.unwrap_or(0))),
-            ("window_shrunk", sum(|b| b.counters.window_shrunk)),
-            ("shed", sum(|b| b.counters.shed)),
-            ("outages", sum(|b| b.counters.outages)),
-            ("failed_over", sum(|b| b.counters.failed_over)),
-            ("missed", sum(|b| b.counters.missed)),
-            ("missed_unnoted", sum(|b| b.counters.missed_unnoted)),
-            ("caught_up", sum(|b| b.counters.caught_up)),
-            ("flushed", sum(|b| b.counters.flushed)),
-            ("unfenced", sum(|b| b.counters.unfenced)),
-        ];
-        let first = group[0];
+fn servers(out: &mut Vec<u8>, backends: &[BackendStats]) {
+    for server in process::servers(backends) {
+        let BackendStats {
+            name,
+            host,
+            port,
+            state,
+            ..
+        } = &server;
         stat(
             out,
             format_args!("{name}:address"),
-            format_args!("{}:{}", first.host, first.port),
+            format_args!("{host}:{port}"),
         );
-        stat(out, format_args!("{name}:state"), worst_state(&group));
-        let round_trip = ("round_trip_us", shortest_round_trip(&group).unwrap_or(0));
-        let times = latency.rows().into_iter().chain([round_trip]);
-        for (row, count) in rows.into_iter().chain(times) {
-            stat(out, format_args!("{name}:{row}"), count);
-        }
+        stat(out, format_args!("{name}:state"), state);
+        let of_server = format!("{name}:");
+        shown(out, &of_server, BackendCounters::SERVERS, &server.counters);
+        server.latency.tell(out, &of_server);
+        let round_trip = server.round_trip_us.unwrap_or(0);
+        stat(out, format_args!("{name}:round_trip_us"), round_trip);
     }
 }
 
@@ -279,7 +209,7 @@ fn yes_no(on: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::counters::BackendCounters;
+    use crate::stats::latency::Latency;
 
     #[test]
     fn the_connections_of_several_workers_to_one_server_are_shown_as_one() {
@@ -289,22 +219,16 @@ mod tests {
             host: "h".into(),
             port: 1,
             state,
-            queued_requests: 1,
-            queued_bytes: 10,
             counters: BackendCounters {
+                queued_requests: 1,
                 requests,
                 ..BackendCounters::default()
             },
             latency: Latency::default(),
             round_trip_us: Some(requests),
-            window: None,
-        };
-        let process = ProcessStats {
-            backends: vec![connection("up", 5), connection("down", 7)],
-            ..ProcessStats::default()
         };
         let mut out = Vec::new();
-        servers(&mut out, &process);
+        servers(&mut out, &[connection("up", 5), connection("down", 7)]);
         let text = String::from_utf8(out).unwrap();
         assert!(
             text.starts_with("STAT s1/0:address h:1\r\nSTAT s1/0:state down\r\n"),

@@ -7,6 +7,8 @@ pub(crate) mod latency;
 pub(crate) mod line;
 pub(crate) mod listing;
 pub(crate) mod metrics;
+#[cfg(test)]
+mod page;
 pub(crate) mod per_route;
 pub(crate) mod pool_metrics;
 pub(crate) mod process;

@@ -12,6 +12,7 @@ use crate::ids::RouteId;
 use crate::routes::{Commands, RouteConfig};
 use crate::stats::counters::{ProxyStats, Tally};
 use crate::stats::latency::{Latency, Run, Spots};
+use evenkeel_types::counters;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -19,53 +20,20 @@ use std::sync::Arc;
 /// bounds what is kept in each worker (some 2 KiB for a route) and how much `/metrics` says.
 pub const ROUTES_COUNTED_MAX: usize = 256;
 
-/// What became of a route's requests: keys of gets, and other commands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RouteCounters {
-    /// Keys found.
-    pub get_hits: u64,
-    /// Keys not found.
-    pub get_misses: u64,
-    /// Keys answered as misses because their server could not be asked.
-    pub unavailable: u64,
-    /// Requests answered with an error, of the proxy or of a server.
-    pub errors: u64,
-    /// Requests that the route refused.
-    pub denied: u64,
-    /// All other requests that were answered.
-    pub others: u64,
-    /// Bytes of the requests that servers answered, as they were sent to them.
-    pub request_bytes: u64,
-    /// Bytes of what applications were answered, without the `END` of gets.
-    pub answer_bytes: u64,
-}
-
-impl RouteCounters {
-    /// All requests.
-    pub fn requests(&self) -> u64 {
-        let gets = self.get_hits + self.get_misses + self.unavailable;
-        gets + self.errors + self.denied + self.others
-    }
-
-    pub(crate) fn add(&mut self, other: &RouteCounters) {
-        let RouteCounters {
-            get_hits,
-            get_misses,
-            unavailable,
-            errors,
-            denied,
-            others,
-            request_bytes,
-            answer_bytes,
-        } = other;
-        self.get_hits += get_hits;
-        self.get_misses += get_misses;
-        self.unavailable += unavailable;
-        self.errors += errors;
-        self.denied += denied;
-        self.others += others;
-        self.request_bytes += request_bytes;
-        self.answer_bytes += answer_bytes;
+counters! {
+    /// What became of a route's requests: keys of gets, and other commands.
+    pub struct RouteCounters {
+        /// What stands in `stats routes`.
+        ROUTES {
+            requests => counter, "Keys of gets, and other commands, that were answered.";
+            get_hits => counter, "Keys found.";
+            get_misses => counter, "Keys not found, or answered so because their server could not be asked.";
+            unavailable => counter, "Keys answered as not found because their server could not be asked.";
+            errors => counter, "Requests answered with an error, of the proxy or of a server.";
+            denied => counter, "Requests that the route refused.";
+            request_bytes => counter, "Bytes of requests that servers answered, as they were sent to them.";
+            answer_bytes => counter, "Bytes of answers to applications, without the `END` of gets.";
+        }
     }
 }
 
@@ -109,14 +77,17 @@ impl PerRoute {
             return;
         };
         counters.answer_bytes += bytes as u64;
-        let counter = match tally {
-            Tally::GetHit => &mut counters.get_hits,
-            Tally::GetMiss => &mut counters.get_misses,
-            Tally::GetUnavailable => &mut counters.unavailable,
-            Tally::Failed | Tally::Refused => &mut counters.errors,
-            _ => &mut counters.others,
-        };
-        *counter += 1;
+        counters.requests += 1;
+        match tally {
+            Tally::GetHit => counters.get_hits += 1,
+            Tally::GetMiss => counters.get_misses += 1,
+            Tally::GetUnavailable => {
+                counters.get_misses += 1;
+                counters.unavailable += 1;
+            }
+            Tally::Failed | Tally::Refused => counters.errors += 1,
+            _ => {}
+        }
     }
 
     /// What was counted of a route.
@@ -130,6 +101,7 @@ impl PerRoute {
     /// The route refused a request.
     pub fn count_denied(&mut self, route: RouteId) {
         if let Some(counters) = self.counters.get_mut(route.place()) {
+            counters.requests += 1;
             counters.denied += 1;
         }
     }
@@ -137,6 +109,7 @@ impl PerRoute {
     /// A request on this route was answered with an error before it was asked.
     pub fn count_error(&mut self, route: RouteId) {
         if let Some(counters) = self.counters.get_mut(route.place()) {
+            counters.requests += 1;
             counters.errors += 1;
         }
     }
@@ -264,8 +237,9 @@ mod tests {
         routes.count_denied(id);
         routes.count_error(id);
         let counters = routes.counters[id.place()];
-        assert_eq!((counters.requests(), counters.answer_bytes), (9, 35));
-        assert_eq!((counters.errors, counters.others), (3, 2));
-        assert_eq!((stats.get_misses, stats.proxy_request_errors), (2, 1));
+        assert_eq!((counters.requests, counters.answer_bytes), (9, 35));
+        assert_eq!((counters.get_misses, counters.unavailable), (2, 1));
+        assert_eq!((counters.errors, counters.denied), (3, 1));
+        assert_eq!((stats.get_misses, stats.request_errors), (2, 1));
     }
 }

@@ -4,173 +4,80 @@
 use crate::stats::hot_keys::{HotKeySum, sums};
 use crate::stats::process::{DiscoveryStats, PoolStats, ProcessStats};
 use evenkeel_control::exposition::Text;
+use evenkeel_control::families;
 use evenkeel_placement::membership::{Counts, Standing};
 use std::collections::BTreeMap;
 
-/// Writes it for Prometheus.
-pub(crate) fn render(text: &mut Text, process: &ProcessStats) {
-    of_pools(text, &process.pools);
-    of_lists(text, &process.discoveries);
-    of_hot_keys(text, process);
-}
-
-fn of_pools(text: &mut Text, pools: &[PoolStats]) {
-    let name = "evenkeel_proxy_pool_servers";
-    text.kind(
-        name,
-        "gauge",
-        "Servers of the pool; workers, of Evenkeel servers.",
-    );
-    for pool in pools {
-        text.sample(name, &[("pool", &pool.name)], pool.servers);
-    }
-    let name = "evenkeel_proxy_pool_map_epoch";
-    text.kind(name, "gauge", "Epoch of the map that all workers have.");
-    for pool in pools {
-        if let Some(epoch) = pool.map_epoch {
-            text.sample(name, &[("pool", &pool.name)], epoch);
-        }
-    }
-}
-
-/// A count of the search for servers.
-type ListRow = (&'static str, &'static str, fn(&Counts) -> u64);
-
-const LIST_COUNTERS: [ListRow; 6] = [
-    ("answers", "Answers about the servers.", |counts| {
-        counts.answers
-    }),
-    ("taken", "Lists taken, the first one included.", |counts| {
-        counts.changes
-    }),
-    ("empty", "Answers without a server.", |counts| counts.empty),
-    (
-        "failed",
-        "Questions without an answer that could be understood.",
-        |counts| counts.failures,
-    ),
-    (
-        "unusable",
-        "Lists of which no placement can be made.",
-        |counts| counts.unusable,
-    ),
-    (
-        "suspect",
-        "Lists with less than half of the servers, not taken at once.",
-        |counts| counts.suspect,
-    ),
-];
-
-/// A time that statistics tell of a list, in seconds, if it has come.
-type ListAge = (
-    &'static str,
-    &'static str,
-    fn(&DiscoveryStats) -> Option<u64>,
-);
-
-const LIST_AGES: [ListAge; 2] = [
-    (
-        "confirmed_age_seconds",
-        "Seconds since an answer was the list in force.",
-        |found| found.confirmed_age_s,
-    ),
-    (
-        "age_seconds",
-        "Seconds since the list in force was taken.",
-        |found| found.age_s,
-    ),
-];
-
-fn of_lists(text: &mut Text, lists: &[DiscoveryStats]) {
-    let name = "evenkeel_proxy_pool_list_standing";
-    text.kind(
-        name,
-        "gauge",
-        "1 for where the pool stands with its list of servers, and 0 for where it does not.",
-    );
-    for found in lists {
-        for standing in [
-            Standing::Unknown,
-            Standing::Current,
-            Standing::Unsettled(0),
-            Standing::Kept,
-        ] {
-            let labels = [("pool", &*found.pool), ("standing", standing.name())];
-            let is_it = standing.name() == found.standing.name();
-            text.sample(name, &labels, u8::from(is_it));
-        }
-    }
-    for (row, help, age) in LIST_AGES {
-        let name = format!("evenkeel_proxy_pool_list_{row}");
-        text.kind(&name, "gauge", help);
-        for found in lists {
-            if let Some(seconds) = age(found) {
-                text.sample(&name, &[("pool", &found.pool)], seconds);
-            }
-        }
-    }
-    for (row, help, count) in LIST_COUNTERS {
-        let name = format!("evenkeel_proxy_pool_lists_{row}_total");
-        text.kind(&name, "counter", help);
-        for found in lists {
-            text.sample(&name, &[("pool", &found.pool)], count(&found.counts));
-        }
-    }
-}
+/// What the names of metrics begin with: of pools, of lists of servers.
+pub(crate) const OF_POOL: &str = "evenkeel_proxy_pool_";
+pub(crate) const OF_LISTS: &str = "evenkeel_proxy_pool_lists_";
 
 /// What is told of the hot keys of a pool. The keys are not: there is no end of them, and some are secret.
 #[derive(Clone, Copy, Debug, Default)]
-struct HotKeysOfPool {
+pub(crate) struct HotKeysOfPool {
     counted: u64,
     replicated: u64,
     replicas: u64,
     hottest_rps: f64,
 }
 
-/// A figure of them.
-type HotRow = (&'static str, &'static str, fn(&HotKeysOfPool) -> f64);
+families! {
+    pub(crate) POOLS of Vec<PoolStats> {
+        servers[pool] => gauge, "Servers of the pool; workers, of Evenkeel servers.",
+            |pools, to| to.by(pools.iter().map(|it| (&*it.name, it.servers)));
+        map_epoch[pool] => gauge, "Epoch of the map that all workers have.",
+            |pools, to| to.by(pools.iter().filter_map(|it| Some((&*it.name, it.map_epoch?))));
+    }
+    pub(crate) LISTS of Vec<DiscoveryStats> {
+        list_standing[pool, standing] => gauge, "1 for where the pool stands with its list of servers, and 0 for where it does not.",
+            |lists, to| for found in lists {
+                let is_at = found.standing.name();
+                for standing in [Standing::Unknown, Standing::Current, Standing::Unsettled(0), Standing::Kept] {
+                    to.of(&[&found.pool, standing.name()], u8::from(standing.name() == is_at));
+                }
+            };
+        list_confirmed_age_seconds[pool] => gauge, "Seconds since an answer was the list in force.",
+            |lists, to| to.by(lists.iter().filter_map(|it| Some((&*it.pool, it.confirmed_age_s?))));
+        list_age_seconds[pool] => gauge, "Seconds since the list in force was taken.",
+            |lists, to| to.by(lists.iter().filter_map(|it| Some((&*it.pool, it.age_s?))));
+    }
+    pub(crate) HOT_KEYS of BTreeMap<String, HotKeysOfPool> {
+        counted_keys[pool] => gauge, "Keys that are counted because they are read much, 128 of a worker at most.",
+            |pools, to| to.by(pools.iter().map(|(pool, hot)| (&**pool, hot.counted)));
+        hot_keys[pool] => gauge, "Keys that are replicated.",
+            |pools, to| to.by(pools.iter().map(|(pool, hot)| (&**pool, hot.replicated)));
+        hot_key_replicas[pool] => gauge, "Replicas of hot keys, besides the items themselves.",
+            |pools, to| to.by(pools.iter().map(|(pool, hot)| (&**pool, hot.replicas)));
+        hottest_key_reads_per_second[pool] => gauge, "Reads per second of the key that is read most.",
+            |pools, to| to.by(pools.iter().map(|(pool, hot)| (&**pool, format!("{:.0}", hot.hottest_rps))));
+    }
+}
 
-const HOT_GAUGES: [HotRow; 4] = [
-    (
-        "counted_keys",
-        "Keys that are counted because they are read much, 128 of a worker at most.",
-        |hot| hot.counted as f64,
-    ),
-    ("hot_keys", "Keys that are replicated.", |hot| {
-        hot.replicated as f64
-    }),
-    (
-        "hot_key_replicas",
-        "Replicas of them, besides the items themselves.",
-        |hot| hot.replicas as f64,
-    ),
-    (
-        "hottest_key_reads_per_second",
-        "Reads per second of the key that is read most.",
-        |hot| hot.hottest_rps,
-    ),
-];
+/// Writes it for Prometheus.
+pub(crate) fn render(text: &mut Text, process: &ProcessStats) {
+    text.families(OF_POOL, POOLS, &process.pools);
+    let lists = &process.discoveries;
+    text.families(OF_POOL, LISTS, lists);
+    let counts = lists
+        .iter()
+        .map(|it| (vec![("pool", &*it.pool)], &it.counts));
+    text.shown(OF_LISTS, Counts::SHOWN, counts);
+    text.families(OF_POOL, HOT_KEYS, &hot_keys(process));
+}
 
-fn of_hot_keys(text: &mut Text, process: &ProcessStats) {
+fn hot_keys(process: &ProcessStats) -> BTreeMap<String, HotKeysOfPool> {
     let watching = process.pools.iter().filter(|pool| pool.watches);
-    let mut pools: BTreeMap<&str, HotKeysOfPool> = watching
-        .map(|pool| (&*pool.name, HotKeysOfPool::default()))
+    let mut pools: BTreeMap<_, _> = watching
+        .map(|pool| (pool.name.to_string(), HotKeysOfPool::default()))
         .collect();
     for ((pool, _), HotKeySum { reads, gamma, .. }) in sums(&process.hot_keys) {
-        let pool = pools.entry(pool).or_default();
+        let pool = pools.entry(pool.to_owned()).or_default();
         pool.counted += 1;
         pool.replicated += u64::from(gamma > 0);
         pool.replicas += u64::from(gamma);
         pool.hottest_rps = pool.hottest_rps.max(reads);
     }
-    for (row, help, figure) in HOT_GAUGES {
-        let name = format!("evenkeel_proxy_pool_{row}");
-        text.kind(&name, "gauge", help);
-        for (pool, hot) in &pools {
-            let value = format!("{:.0}", figure(hot));
-            text.sample(&name, &[("pool", *pool)], value);
-        }
-    }
+    pools
 }
 
 #[cfg(test)]
@@ -201,7 +108,7 @@ mod tests {
                 standing: Standing::Kept,
                 counts: Counts {
                     answers: 9,
-                    failures: 2,
+                    failed: 2,
                     ..Counts::default()
                 },
                 trouble: "no answer".into(),

@@ -4,8 +4,11 @@ use crate::stats::counters::{BackendCounters, ProxyStats};
 use crate::stats::hot_keys::HotKeyReport;
 use crate::stats::latency::Latency;
 use crate::stats::route_stats::{RouteStats, add_route};
+use evenkeel_control::exposition::ShownAges;
 use evenkeel_hotkeys::ages::Ages;
 use evenkeel_placement::membership::{Counts, Standing};
+use evenkeel_types::counters;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One backend connection as statistics show it.
@@ -21,18 +24,12 @@ pub struct BackendStats {
     pub port: u16,
     /// `idle`, `connecting`, `up` or `down`.
     pub state: &'static str,
-    /// Requests queued or awaited.
-    pub queued_requests: u64,
-    /// Bytes of them.
-    pub queued_bytes: u64,
-    /// Counts since the start.
+    /// What it counts.
     pub counters: BackendCounters,
     /// How long its requests took.
     pub latency: Latency,
     /// Shortest round trip to it that the kernel has measured on this connection, in microseconds.
     pub round_trip_us: Option<u64>,
-    /// Most requests that may be under way to it, if it makes them wait.
-    pub window: Option<u64>,
 }
 
 /// The search for a pool's servers as statistics show it.
@@ -44,7 +41,7 @@ pub struct DiscoveryStats {
     pub source: String,
     /// Where the pool stands with its list.
     pub standing: Standing,
-    /// Answers so far.
+    /// What was counted of the search.
     pub counts: Counts,
     /// Why the last answer was of no use; empty if it was of use.
     pub trouble: String,
@@ -54,47 +51,60 @@ pub struct DiscoveryStats {
     pub age_s: Option<u64>,
 }
 
+counters! {
+    /// Numbers of the whole process.
+    pub struct ProcessFacts {
+        /// What `stats` begins with.
+        START {
+            pid, "Process id.";
+            uptime => gauge "evenkeel_proxy_uptime_seconds", "Seconds since the proxy started.";
+            time, "Wall-clock time in seconds since 1970.";
+        }
+        /// Connections of applications, in `stats`.
+        CONNECTIONS {
+            max_connections => gauge "evenkeel_proxy_connections_max", "Most connections of applications at a time.";
+            curr_connections => gauge "evenkeel_proxy_connections", "Connections of applications.";
+            total_connections => counter "evenkeel_proxy_connections_total", "Connections of applications since the start.";
+            rejected_connections => counter "evenkeel_proxy_connections_refused_total", "Connections of applications refused since the start.";
+        }
+        /// Threads, in `stats`.
+        THREADS {
+            threads => gauge, "Workers.";
+        }
+        /// Configurations, in `stats proxy`, and in `stats` with `proxy_` before their names.
+        CONFIG {
+            config_reloads => counter, "Configurations taken over since the start, without the first.";
+            config_reload_failures => counter, "Configurations refused since the start.";
+        }
+        /// What else stands in `stats proxy`.
+        PROXY {
+            backend_connections, "Connections to servers, of all workers.";
+            backend_connections_up, "Those of them that take requests.";
+            request_log_written => counter, "Requests written to the log.";
+            request_log_dropped => counter, "Requests that were to be logged and were not, because the file was too slow or took no more.";
+            turns_slow => counter, "Turns of workers that took 50 ms or longer.";
+            turns_starved => counter, "Turns of workers that took so long because the machine did not run them.";
+            names_asked => counter, "Questions to the name service for the address of a server.";
+            names_failed => counter, "Questions to the name service that brought no address.";
+            buffer_bytes => gauge, "Bytes that applications' connections hold: sent in part, or not read.";
+            buffer_bytes_max => gauge, "Most bytes that applications' connections may hold (`--buffer-memory`).";
+        }
+    }
+}
+
+/// How old leases are.
+pub(crate) const REPLICA_LEASE_AGE: ShownAges = ShownAges {
+    name: "replica_lease_age",
+    help: "For each read of a replica: how old the lease was when it was sent. No value shown is staler.",
+};
+
 /// What the driver knows of the whole process when `stats` is asked.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessStats {
-    /// Process id.
-    pub pid: u32,
-    /// Seconds since the start.
-    pub uptime_s: u64,
-    /// Wall-clock time in seconds since 1970.
-    pub time: u64,
-    /// Worker threads.
-    pub threads: u64,
-    /// Most connections of applications at a time.
-    pub max_connections: u64,
-    /// Connections of applications open now.
-    pub curr_connections: u64,
-    /// Connections of applications since the start.
-    pub total_connections: u64,
-    /// Connections refused since the start.
-    pub rejected_connections: u64,
-    /// Bytes that applications' connections hold: sent in part, or not read.
-    pub buffer_bytes: u64,
-    /// Most of them (`--buffer-memory`).
-    pub buffer_bytes_max: u64,
-    /// Configurations taken over since the start, without the first.
-    pub reloads: u64,
-    /// Configurations refused since the start.
-    pub reload_failures: u64,
+    /// Its numbers.
+    pub facts: ProcessFacts,
     /// Why the newest configuration was refused; empty when it is in force.
     pub config_refusal: String,
-    /// Requests written to the log.
-    pub request_log_written: u64,
-    /// Requests that were to be logged and were not: the file was too slow, or took no more.
-    pub request_log_dropped: u64,
-    /// Turns of workers that took 50 ms or longer.
-    pub turns_slow: u64,
-    /// Turns that took so long because the machine did not run the worker.
-    pub turns_starved: u64,
-    /// Questions to the name service for the address of a server.
-    pub names_asked: u64,
-    /// Those that brought no address.
-    pub names_failed: u64,
     /// Number of the configuration in force.
     pub config_generation: u64,
     /// Fingerprint of its file; empty without one.
@@ -136,6 +146,10 @@ impl ProcessStats {
     /// Adds what a worker has counted.
     pub fn add(&mut self, counts: WorkerCounts) {
         self.totals.add(&counts.totals);
+        for backend in &counts.backends {
+            self.facts.backend_connections += 1;
+            self.facts.backend_connections_up += backend.counters.connections_up;
+        }
         self.backends.extend(counts.backends);
         for pool in counts.pools {
             add_pool(&mut self.pools, pool);
@@ -148,34 +162,30 @@ impl ProcessStats {
     }
 }
 
-/// The connections of all workers to one backend belong together.
-pub(crate) fn by_name(
-    backends: &[BackendStats],
-) -> std::collections::BTreeMap<&str, Vec<&BackendStats>> {
-    let mut groups = std::collections::BTreeMap::<_, Vec<_>>::new();
-    for backend in backends {
-        groups
-            .entry(backend.name.as_str())
-            .or_default()
-            .push(backend);
+impl BackendStats {
+    /// Adds the connection of another worker to the same server.
+    fn add(&mut self, other: &BackendStats) {
+        self.counters.add(&other.counters);
+        self.latency.add(&other.latency);
+        let round_trips = [self.round_trip_us, other.round_trip_us];
+        self.round_trip_us = round_trips.into_iter().flatten().min();
+        // What an operator should know first.
+        let states = ["down", "connecting", "up"].into_iter();
+        let mut states = states.filter(|state| [self.state, other.state].contains(state));
+        self.state = states.next().unwrap_or("idle");
     }
-    groups
 }
 
-/// The shortest round trip that was measured on any of the connections, in microseconds.
-pub(crate) fn shortest_round_trip(group: &[&BackendStats]) -> Option<u64> {
-    group
-        .iter()
-        .filter_map(|backend| backend.round_trip_us)
-        .min()
-}
-
-/// What an operator should know first.
-pub(crate) fn worst_state(group: &[&BackendStats]) -> &'static str {
-    ["down", "connecting", "up"]
-        .into_iter()
-        .find(|state| group.iter().any(|backend| backend.state == *state))
-        .unwrap_or("idle")
+/// The servers, each with the connections of all workers to it, by name.
+pub(crate) fn servers(backends: &[BackendStats]) -> Vec<BackendStats> {
+    let mut servers = BTreeMap::<&str, BackendStats>::new();
+    for backend in backends {
+        match servers.get_mut(backend.name.as_str()) {
+            Some(known) => known.add(backend),
+            None => drop(servers.insert(&backend.name, backend.clone())),
+        }
+    }
+    servers.into_values().collect()
 }
 
 /// A pool as one worker, or all of them, see it.

@@ -2,7 +2,7 @@
 
 use crate::routes::{Commands, RouteConfig};
 use crate::stats::latency::Latency;
-use crate::stats::line::stat;
+use crate::stats::line::{shown, stat};
 use crate::stats::per_route::RouteCounters;
 
 /// How statistics call a route.
@@ -81,18 +81,8 @@ pub(crate) fn compose(out: &mut Vec<u8>, routes: &[RouteStats]) {
         stat(out, format_args!("{route}:keys"), format_args!("{prefix}*"));
         stat(out, format_args!("{route}:commands"), commands);
         stat(out, format_args!("{route}:pool"), pool);
-        let counts = [
-            ("requests", counters.requests()),
-            ("get_hits", counters.get_hits),
-            ("get_misses", counters.get_misses + counters.unavailable),
-            ("unavailable", counters.unavailable),
-            ("errors", counters.errors),
-            ("denied", counters.denied),
-            ("request_bytes", counters.request_bytes),
-            ("answer_bytes", counters.answer_bytes),
-        ];
-        for (row, count) in counts.into_iter().chain(latency.rows()) {
-            stat(out, format_args!("{route}:{row}"), count);
-        }
+        let of_route = format!("{route}:");
+        shown(out, &of_route, RouteCounters::ROUTES, counters);
+        latency.tell(out, &of_route);
     }
 }

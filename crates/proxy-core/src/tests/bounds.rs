@@ -54,7 +54,7 @@ fn a_pipeline_of_any_length_is_asked_for_a_window_at_a_time() {
     );
     assert_eq!(world.received(client), "END\r\n".repeat(count));
     assert!(world.core.client_wants_input(client));
-    assert!(world.core.stats().proxy_client_pauses > 0);
+    assert!(world.core.stats().client_pauses > 0);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn answers_far_beyond_what_was_expected_close_the_connection() {
         answers += 1;
         assert!(answers < 100, "closed in time");
     }
-    assert_eq!(world.core.stats().proxy_clients_closed_unread, 1);
+    assert_eq!(world.core.stats().clients_closed_unread, 1);
     // Those asked for before are answered to nobody, and the server connection lives on.
     world.reply(101, &value);
     assert!(world.is_connected(101));
@@ -193,11 +193,8 @@ fn a_backend_s_queue_has_an_end_in_bytes() {
     world.send(client, "get a\r\nset a 0 0 1\r\nx\r\n");
     world.send(client, format!("set a 0 0 1000000\r\n{value}\r\n"));
     let stats = world.core.stats();
-    assert!(
-        (9..=12).contains(&stats.proxy_backend_queue_full),
-        "{stats:?}"
-    );
-    let queued = world.core.backends()[0].queued_bytes;
+    assert!((9..=12).contains(&stats.backend_queue_full), "{stats:?}");
+    let queued = world.core.backends()[0].counters.queued_bytes;
     assert!(queued <= BACKEND_BYTES_MAX as u64, "{queued}");
 }
 
@@ -210,7 +207,7 @@ fn a_backend_s_queue_has_an_end_in_requests() {
         world.send(client, "get a\r\n".repeat(64));
     }
     assert_eq!(
-        world.core.backends()[0].queued_requests,
+        world.core.backends()[0].counters.queued_requests,
         BACKEND_REQUESTS_MAX as u64
     );
     let client = world.client();

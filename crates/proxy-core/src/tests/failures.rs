@@ -28,14 +28,10 @@ fn what_a_server_cannot_keep_up_with_is_refused_in_time_and_the_server_stays_in_
     let sent = world.asked(101).matches("ms ").count();
     assert!((1..5).contains(&sent), "{sent} at once");
     (0..3).for_each(|_| answer(&mut world));
-    assert_eq!(
-        world.core.stats().proxy_requests_shed,
-        0,
-        "a burst is waited out"
-    );
+    assert_eq!(world.core.stats().requests_shed, 0, "a burst is waited out");
     (0..2).for_each(|_| answer(&mut world));
     assert_eq!(world.received(reader), overloaded, "it is no miss");
-    assert_eq!(world.core.stats().proxy_requests_shed, 1);
+    assert_eq!(world.core.stats().requests_shed, 1);
     // Stores wait for longer, but not until they are late.
     let mut told = String::new();
     while told.matches("\r\n").count() < SETS {
@@ -51,7 +47,7 @@ fn what_a_server_cannot_keep_up_with_is_refused_in_time_and_the_server_stays_in_
     world.send(reader, "get a0\r\n");
     world.reply(101, "EN\r\n");
     assert_eq!(world.received(reader), "END\r\n");
-    assert_eq!(world.core.stats().proxy_reads_unavailable, 0);
+    assert_eq!(world.core.stats().reads_unavailable, 0);
     assert_eq!(world.core.backends()[0].counters.failures, 0);
 }
 
@@ -72,8 +68,8 @@ fn who_stores_more_than_a_server_can_do_in_time_is_slowed_down_to_that() {
         told += &world.received(writer);
     }
     assert_eq!(told, "STORED\r\n".repeat(SETS));
-    assert!(world.core.stats().proxy_client_pauses > 0);
-    assert_eq!(world.core.stats().proxy_requests_shed, 0);
+    assert!(world.core.stats().client_pauses > 0);
+    assert_eq!(world.core.stats().requests_shed, 0);
     // What it asked of another server comes in its turn; nobody else has waited.
     world.reply(102, "HD\r\n");
     assert_eq!(world.received(writer), "STORED\r\n");

@@ -35,7 +35,7 @@ fn reads_of_a_hot_key_are_spread_over_copies_and_all_get_its_value() {
         assert!((50..600).contains(&share), "{:?}", plain.gets);
     }
     let stats = *plain.world.core.stats();
-    assert!(stats.proxy_replica_hits > 500);
+    assert!(stats.replica_hits > 500);
     assert_eq!(stats.get_hits, stats.cmd_get);
     let report = plain.world.core.hot_keys(plain.world.now);
     assert_eq!((&report[0].key[..], report[0].gamma), (&b"hot"[..], 3));
@@ -97,7 +97,7 @@ fn reads_behind_a_write_go_home_as_one() {
     plain.ask(writer, "set hot 0 0 1\r\n0\r\n");
     let home = plain.home("hot");
     let clients = plain.heat("hot");
-    let before = plain.world.core.stats().proxy_gets_collapsed;
+    let before = plain.world.core.stats().gets_collapsed;
     plain.gets.clear();
     let mut requests = vec![(writer, "set hot 0 0 1\r\n1\r\n")];
     requests.extend(clients.iter().map(|&client| (client, "get hot\r\n")));
@@ -111,7 +111,7 @@ fn reads_behind_a_write_go_home_as_one() {
         assert_eq!(answer, "VALUE hot 0 1\r\n1\r\nEND\r\n");
     }
     assert_eq!(plain.gets.get(&home), Some(&1));
-    let joined = plain.world.core.stats().proxy_gets_collapsed - before;
+    let joined = plain.world.core.stats().gets_collapsed - before;
     assert_eq!(joined as usize, clients.len() - 1);
 }
 
@@ -146,7 +146,7 @@ fn a_copy_that_is_gone_is_made_up_for_by_the_home_and_stored_again() {
         );
     }
     assert_eq!(plain.replicas("hot").len(), 3);
-    assert!(plain.world.core.stats().proxy_reads_asked_again >= 3);
+    assert!(plain.world.core.stats().reads_asked_again >= 3);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn hot_keys_in_multi_gets_and_meta_gets_come_in_their_place() {
         ];
         assert_eq!(answer, expected.concat());
     }
-    assert!(plain.world.core.stats().proxy_replica_hits > 100);
+    assert!(plain.world.core.stats().replica_hits > 100);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn servers_that_refuse_replicas_or_are_gone_cost_nothing_but_the_spreading() {
     let clients = plain.heat("hot");
     let stats = *plain.world.core.stats();
     assert_eq!(plain.replicas("hot").len(), 2);
-    assert!((1..9).contains(&stats.proxy_replica_fills_refused));
+    assert!((1..9).contains(&stats.replica_fills_refused));
     plain
         .world
         .connecting(others[1], super::world::Connecting::Refuses);

@@ -82,7 +82,7 @@ fn reads_of_every_kind_make_a_key_hot_and_are_spread_over_copies() {
             assert!(plain.gets[&port] > 20, "{request:?}: {:?}", plain.gets);
         }
         let stats = plain.world.core.stats();
-        assert!(stats.proxy_replica_hits > 200);
+        assert!(stats.replica_hits > 200);
         assert_eq!(stats.get_hits, stats.cmd_get);
     }
 }
@@ -99,7 +99,7 @@ fn large_values_of_hot_keys_are_shown_whole_and_by_the_names_of_their_keys() {
         let answer = plain.ask(client, "get hot\r\n");
         assert!(answer == format!("VALUE hot 0 100000\r\n{value}\r\nEND\r\n"));
     }
-    assert_eq!(plain.world.core.stats().proxy_clients_closed_cut, 0);
+    assert_eq!(plain.world.core.stats().clients_closed_cut, 0);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn what_only_the_home_knows_is_asked_there_and_counts_nothing() {
             _ => Some(plain.ask(client, request)),
         };
         plain.heat("hot");
-        let hits = plain.world.core.stats().proxy_replica_hits;
+        let hits = plain.world.core.stats().replica_hits;
         plain.gets.clear();
         if answer.is_none() {
             plain.world.send(client, request);
@@ -136,7 +136,7 @@ fn what_only_the_home_knows_is_asked_there_and_counts_nothing() {
             assert_eq!(Some(plain.ask(client, request)), answer);
         }
         assert_eq!(plain.gets[&home], 20);
-        assert_eq!(plain.world.core.stats().proxy_replica_hits, hits);
+        assert_eq!(plain.world.core.stats().replica_hits, hits);
     }
 }
 

@@ -43,7 +43,7 @@ fn a_pool_that_goes_finishes_what_it_was_asked_moves_included() {
     world.configure(|config| {
         config.pools = vec![pool("plain", memcached([111]))];
     });
-    assert_eq!(world.core.stats().proxy_maps, 1);
+    assert_eq!(world.core.stats().maps, 1);
     // The key has moved meanwhile: its new home is asked although the pool is gone for new requests.
     world.reply(101, "MOVED 2 2 0\r\n");
     assert_eq!(
@@ -129,8 +129,11 @@ fn statistics_tell_which_configuration_is_in_force() {
     let client = world.client();
     world.send(client, "stats proxy\r\nstats settings\r\nstats\r\n");
     let process = ProcessStats {
-        reloads: 3,
-        reload_failures: 4,
+        facts: ProcessFacts {
+            config_reloads: 3,
+            config_reload_failures: 4,
+            ..ProcessFacts::default()
+        },
         config_refusal: "p.toml:2:1: no".into(),
         ..ProcessStats::default()
     };

@@ -246,7 +246,7 @@ fn a_burst_of_slow_requests_is_logged_in_part_and_the_rest_counted() {
         world.reply(101, "END\r\n".repeat(asked));
     }
     assert_eq!(world.logged.len(), SLOW_LOGGED_PER_SECOND_MAX as usize);
-    assert_eq!(world.core.stats().proxy_request_log_slow_dropped, 20);
+    assert_eq!(world.core.stats().request_log_slow_dropped, 20);
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn leases_of_two_pools_know_nothing_of_each_other() {
     };
     world.send(client, format!("get {key}\r\n"));
     world.reply(101, "VA 1 f0 c1 G200\r\nx\r\n");
-    let leased = world.core.stats().proxy_leases;
+    let leased = world.core.stats().leases;
     assert_eq!(leased, 1);
     // A map of the other cluster ends no lease here.
     world.core.set_map(world.now, OTHER, &map(9, 2, |_| 1));
@@ -84,7 +84,7 @@ fn leases_of_two_pools_know_nothing_of_each_other() {
     let asked = [world.asked(101), world.asked(102)].concat();
     let reads = format!("mg {key} v f c A Y1 U{cachelet}");
     assert!(asked.starts_with(&reads), "{asked}");
-    assert_eq!(world.core.stats().proxy_maps, 2);
+    assert_eq!(world.core.stats().maps, 2);
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn a_value_that_breaks_off_takes_its_application_with_it_and_nobody_else() {
         world.reply(101, &large[..5000]);
         breaks(&mut world, &wrong_end[5000..]);
         assert!(world.is_closed(client));
-        assert_eq!(world.core.stats().proxy_clients_closed_cut, 1);
+        assert_eq!(world.core.stats().clients_closed_cut, 1);
         assert!(!world.is_closed(other));
     }
 }

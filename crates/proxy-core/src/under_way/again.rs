@@ -121,10 +121,10 @@ pub(crate) fn fail_unasked(
 /// Asks a read at its home that a replica could not answer, or whose answer was too old. If that
 /// is not possible, its slot holds the failure; the caller releases it.
 pub(crate) fn ask_home(core: &mut ProxyCore, now: Instant, mut question: Question, answer: Answer) {
-    core.counts.stats.proxy_reads_asked_again += 1;
+    core.counts.stats.reads_asked_again += 1;
     match answer {
-        Answer::Hit(_) => core.counts.stats.proxy_reads_asked_again_older += 1,
-        Answer::Miss(_) => core.counts.stats.proxy_reads_asked_again_missing += 1,
+        Answer::Hit(_) => core.counts.stats.reads_asked_again_older += 1,
+        Answer::Miss(_) => core.counts.stats.reads_asked_again_missing += 1,
         Answer::Failed => {}
     }
     if let Some(pool) = core.pools.get(question.tag.pool) {

@@ -122,7 +122,7 @@ fn go_on_with_flush(core: &mut ProxyCore, now: Instant, id: FlushId) {
         None => {}
         Some(Next::End(flush, outcome)) => end_flush(core, now, id, &flush, outcome),
         Some(Next::Round(flush)) => {
-            core.counts.stats.proxy_flushes_repeated += 1;
+            core.counts.stats.flushes_repeated += 1;
             flush_round(core, now, id, flush);
         }
     }

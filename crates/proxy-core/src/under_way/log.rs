@@ -135,7 +135,7 @@ fn decide(core: &mut ProxyCore, took: Option<Duration>) -> Option<Why> {
     match core.log.as_mut()?.decide(core.now, took, &mut core.random) {
         Ok(why) => why,
         Err(TooManySlow) => {
-            core.counts.stats.proxy_request_log_slow_dropped += 1;
+            core.counts.stats.request_log_slow_dropped += 1;
             None
         }
     }

@@ -58,8 +58,8 @@ fn wait(core: &mut ProxyCore, now: Instant, question: Question, reason: Failure)
         return fail(core, question, &Failure::TooManyParked);
     }
     match reason {
-        Failure::BehindReads => core.counts.stats.proxy_writes_behind_reads += 1,
-        _ => core.counts.stats.proxy_requests_parked += 1,
+        Failure::BehindReads => core.counts.stats.writes_behind_reads += 1,
+        _ => core.counts.stats.requests_parked += 1,
     }
     if let Some(client) = core.clients.get_mut(question.tag.client) {
         client.parked += 1;

@@ -41,7 +41,7 @@ pub(crate) fn put(
         }
     }
     if joins {
-        core.counts.stats.proxy_gets_collapsed += 1;
+        core.counts.stats.gets_collapsed += 1;
         return;
     }
     backend.push(before, deadline, tag, progress);

@@ -52,7 +52,7 @@ pub(crate) fn release(core: &mut ProxyCore, now: Instant, id: ClientId) {
                 match verdict {
                     Verdict::Show => answered,
                     Verdict::ShowKept(of, value) => {
-                        core.counts.stats.proxy_reads_kept += 1;
+                        core.counts.stats.reads_kept += 1;
                         let shown_as = (slot.show, core.routing.renames.get(slot.rename));
                         let kept = (of, value.as_deref());
                         let instead = kept::answered(shown_as, &question.bytes, kept);
@@ -85,7 +85,7 @@ pub(crate) fn release(core: &mut ProxyCore, now: Instant, id: ClientId) {
         return;
     };
     if client.unread() > core.config.unread_max() {
-        core.counts.stats.proxy_clients_closed_unread += 1;
+        core.counts.stats.clients_closed_unread += 1;
         return close_client(core, id);
     }
     if !client.output().is_empty() {

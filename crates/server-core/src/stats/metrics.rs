@@ -5,94 +5,91 @@
 //! `stats`, `stats items` and `stats slabs`. What memcached does not have begins with `evenkeel_`.
 
 use crate::shard::classes::ClassStats;
-use crate::shard::counters::{Counters, Shown};
-use crate::stats::ProcessFacts;
-use evenkeel_control::exposition::{Text, seconds};
+use crate::shard::counters::Counters;
+use crate::stats::{COPIES_BEHIND, ProcessCounts, ProcessFacts};
+use evenkeel_control::exposition::{Samples, Text, seconds};
+use evenkeel_control::families;
+use evenkeel_storage::BandStats;
 use evenkeel_types::{Now, VERSION};
 
 /// The kind of text that [`render`] writes.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
 
+/// What the names of metrics begin with: of what memcached does not have, of the exporter's, of its classes'.
+pub(crate) const PREFIX: &str = "evenkeel_";
+pub(crate) const EXPORTERS: &str = "memcached_";
+pub(crate) const OF_SLAB: &str = "memcached_slab_";
+
+families! {
+    pub(crate) TIME of Now {
+        up => gauge, "Whether the server answers.", |_, to| to.one(1);
+        uptime => counter "memcached_uptime_seconds", "Seconds since the server started.", |now, to| to.one(now.monotonic.as_secs());
+        time_seconds => gauge, "The server's clock.", |now, to| to.one(now.unix);
+        version[version] => gauge, "The version, as a label.", |_, to| to.of(&[VERSION], 1);
+    }
+    pub(crate) PROCESS of ProcessFacts {
+        process_user_cpu_seconds => counter, "CPU time in user mode.", |facts, to| to.one(seconds(facts.user_us));
+        process_system_cpu_seconds => counter, "CPU time in the kernel.", |facts, to| to.one(seconds(facts.system_us));
+        connections => counter, "Connections admitted.", |facts, to| to.one(facts.connections_total);
+        connections_rejected => counter, "Connections refused.", |facts, to| to.one(facts.connections_refused);
+        connections_listener_disabled => counter, "Times that new connections had to wait.", |facts, to| to.one(facts.accepting_pauses);
+        current_connections => gauge, "Connections open now.", |facts, to| to.one(facts.connections_open);
+        max_connections => gauge, "Most connections at a time (-c).", |facts, to| to.one(facts.connections_max);
+        accepting_connections => gauge, "Whether connections are accepted now.", |facts, to| to.one(u64::from(!facts.accepting_paused));
+        limit_bytes => gauge, "Most bytes of items and indexes.", |facts, to| to.one(facts.limit_bytes);
+    }
+    pub(crate) COMMANDS of Counters {
+        commands[command, status] => counter, "Commands by their outcome.", |sum, to| commands(to, sum);
+        direct_reclaims => counter, "Always 0: memory is not reclaimed by worker threads' hand.", |_, to| to.one(0);
+        lru_crawler_starts => counter, "Always 0: items expire with their segments.", |_, to| to.one(0);
+        lru_crawler_reclaimed => counter, "Always 0.", |_, to| to.one(0);
+        lru_crawler_items_checked => counter, "Always 0.", |_, to| to.one(0);
+        lru_crawler_moves_to_cold => counter, "Always 0.", |_, to| to.one(0);
+        lru_crawler_moves_to_warm => counter, "Always 0.", |_, to| to.one(0);
+        lru_crawler_moves_within_lru => counter, "Always 0.", |_, to| to.one(0);
+        lru_crawler_enabled => gauge, "Always 0: there is none.", |_, to| to.one(0);
+    }
+    pub(crate) SLABS of ClassStats {
+        chunk_size_bytes[slab] => gauge, "Most bytes of an item of the class.",
+            |all, to| of_each(to, all, |class, band| ClassStats::pages(class, band).chunk_bytes);
+        chunks_per_page[slab] => gauge, "Chunks of a page.",
+            |all, to| of_each(to, all, |class, band| ClassStats::pages(class, band).chunks_per_page);
+        current_pages[slab] => gauge, "Pages that the items would fill.",
+            |all, to| of_each(to, all, |class, band| ClassStats::pages(class, band).pages);
+        current_chunks[slab] => gauge, "Chunks of these pages.",
+            |all, to| of_each(to, all, |class, band| ClassStats::pages(class, band).chunks);
+        chunks_used[slab] => gauge, "Chunks that hold an item.",
+            |all, to| of_each(to, all, |class, band| ClassStats::pages(class, band).used);
+        mem_requested_bytes[slab] => gauge, "Bytes of the items.", |all, to| of_each(to, all, |_, band| band.bytes);
+        current_items[slab] => gauge, "Items.", |all, to| of_each(to, all, |_, band| band.items);
+        items_age_seconds[slab] => gauge, "Seconds since the last use of the oldest item seen.",
+            |all, to| of_each(to, all, |_, band| band.oldest_age_s);
+        items_evicted[slab] => counter, "Live items removed for want of memory.", |all, to| of_each(to, all, |_, band| band.evicted);
+        items_evicted_nonzero[slab] => counter, "Always 0: not counted by size.", |all, to| of_each(to, all, |_, _| 0);
+        items_evicted_unfetched[slab] => counter, "Always 0: not counted by size.", |all, to| of_each(to, all, |_, _| 0);
+        items_evicted_time[slab] => counter "memcached_slab_items_evicted_time_seconds",
+            "Seconds since the last use of the item evicted last.", |all, to| of_each(to, all, |_, band| band.evicted_age_s);
+        items_outofmemory[slab] => counter, "Values refused for want of memory.", |all, to| of_each(to, all, |_, band| band.out_of_memory);
+        items_reclaimed[slab] => counter, "Always 0: not counted by size.", |all, to| of_each(to, all, |_, _| 0);
+        items_expired_unfetched[slab] => counter, "Always 0: not counted by size.", |all, to| of_each(to, all, |_, _| 0);
+    }
+}
+
 /// Writes everything. `sum` and `classes` are the sums over all workers.
 pub fn render(sum: &Counters, classes: &ClassStats, facts: &ProcessFacts, now: Now) -> String {
     let mut text = Text(String::with_capacity(16 << 10));
-    process(&mut text, facts, now);
-    commands(&mut text, sum);
-    items(&mut text);
-    slabs(&mut text, classes);
-    counted(&mut text, sum, facts);
+    text.families(EXPORTERS, TIME, &now);
+    text.families(EXPORTERS, PROCESS, facts);
+    text.families(EXPORTERS, COMMANDS, sum);
+    text.families(OF_SLAB, SLABS, classes);
+    text.shown(PREFIX, ProcessCounts::EVENKEEL, [(vec![], &facts.counts)]);
+    text.shown(PREFIX, Counters::MEMCACHED, [(vec![], sum)]);
+    text.shown(PREFIX, Counters::EVENKEEL, [(vec![], sum)]);
+    text.ages(PREFIX, &COPIES_BEHIND, &sum.copies_behind);
     text.0
 }
 
-fn process(text: &mut Text, facts: &ProcessFacts, now: Now) {
-    text.gauge("memcached_up", "Whether the server answers.", 1);
-    text.counter(
-        "memcached_uptime_seconds",
-        "Seconds since the server started.",
-        now.monotonic.as_secs(),
-    );
-    text.gauge("memcached_time_seconds", "The server's clock.", now.unix);
-    let name = "memcached_version";
-    text.kind(name, "gauge", "The version, as a label.");
-    text.sample(name, &[("version", VERSION)], 1);
-    text.counter(
-        "memcached_process_user_cpu_seconds_total",
-        "CPU time in user mode.",
-        seconds(facts.user_us),
-    );
-    text.counter(
-        "memcached_process_system_cpu_seconds_total",
-        "CPU time in the kernel.",
-        seconds(facts.system_us),
-    );
-    for (name, help, value) in [
-        (
-            "connections_total",
-            "Connections admitted.",
-            facts.connections_total,
-        ),
-        (
-            "connections_rejected_total",
-            "Connections refused.",
-            facts.connections_refused,
-        ),
-        (
-            "connections_listener_disabled_total",
-            "Times that new connections had to wait.",
-            facts.accepting_pauses,
-        ),
-    ] {
-        text.counter(&format!("memcached_{name}"), help, value);
-    }
-    for (name, help, value) in [
-        (
-            "current_connections",
-            "Connections open now.",
-            facts.connections_open,
-        ),
-        (
-            "max_connections",
-            "Most connections at a time (-c).",
-            facts.connections_max,
-        ),
-        (
-            "accepting_connections",
-            "Whether connections are accepted now.",
-            u64::from(!facts.accepting_paused),
-        ),
-        (
-            "limit_bytes",
-            "Most bytes of items and indexes.",
-            facts.limit_bytes,
-        ),
-    ] {
-        text.gauge(&format!("memcached_{name}"), help, value);
-    }
-}
-
-fn commands(text: &mut Text, sum: &Counters) {
-    let name = "memcached_commands_total";
-    text.kind(name, "counter", "Commands by their outcome.");
+fn commands(to: &mut Samples<'_>, sum: &Counters) {
     // memcached's cmd_set counts cas as well, and the exporter takes it out again.
     let cas = sum.cas_hits + sum.cas_misses + sum.cas_badval;
     for (command, status, value) in [
@@ -112,138 +109,14 @@ fn commands(text: &mut Text, sum: &Counters) {
         ("flush", "hit", sum.cmd_flush),
         ("set", "hit", sum.cmd_set.saturating_sub(cas)),
     ] {
-        text.sample(name, &[("command", command), ("status", status)], value);
+        to.of(&[command, status], value);
     }
 }
 
-fn items(text: &mut Text) {
-    for (name, help, value) in [
-        (
-            "direct_reclaims_total",
-            "Always 0: memory is not reclaimed by worker threads' hand.",
-            0,
-        ),
-        (
-            "lru_crawler_starts_total",
-            "Always 0: items expire with their segments.",
-            0,
-        ),
-        ("lru_crawler_reclaimed_total", "Always 0.", 0),
-        ("lru_crawler_items_checked_total", "Always 0.", 0),
-        ("lru_crawler_moves_to_cold_total", "Always 0.", 0),
-        ("lru_crawler_moves_to_warm_total", "Always 0.", 0),
-        ("lru_crawler_moves_within_lru_total", "Always 0.", 0),
-    ] {
-        text.counter(&format!("memcached_{name}"), help, value);
-    }
-    text.gauge(
-        "memcached_lru_crawler_enabled",
-        "Always 0: there is none.",
-        0,
-    );
-}
-
-/// Each counter that is declared with a metric.
-fn counted(text: &mut Text, sum: &Counters, facts: &ProcessFacts) {
-    declared(text, ProcessFacts::SHOWN, facts);
-    declared(text, Counters::SHOWN, sum);
-    text.ages(
-        "evenkeel_copies_behind_seconds",
-        "How long writes to replicated keys took until every replica was known to have them.",
-        &sum.copies_behind,
-    );
-}
-
-fn declared<T>(text: &mut Text, list: &[Shown<T>], from: &T) {
-    for shown in list {
-        if let (Some(name), Some(metric)) = (shown.metric_name(), &shown.metric) {
-            text.one(metric.kind, &name, shown.help, (shown.value)(from));
-        }
-    }
-}
-
-fn slabs(text: &mut Text, classes: &ClassStats) {
-    type Value = fn(usize, &evenkeel_storage::BandStats) -> u64;
-    let gauges: [(&str, &str, Value); 8] = [
-        (
-            "chunk_size_bytes",
-            "Most bytes of an item of the class.",
-            |class, band| ClassStats::pages(class, band).chunk_bytes,
-        ),
-        ("chunks_per_page", "Chunks of a page.", |class, band| {
-            ClassStats::pages(class, band).chunks_per_page
-        }),
-        (
-            "current_pages",
-            "Pages that the items would fill.",
-            |class, band| ClassStats::pages(class, band).pages,
-        ),
-        ("current_chunks", "Chunks of these pages.", |class, band| {
-            ClassStats::pages(class, band).chunks
-        }),
-        ("chunks_used", "Chunks that hold an item.", |class, band| {
-            ClassStats::pages(class, band).used
-        }),
-        ("mem_requested_bytes", "Bytes of the items.", |_, band| {
-            band.bytes
-        }),
-        ("current_items", "Items.", |_, band| band.items),
-        (
-            "items_age_seconds",
-            "Seconds since the last use of the oldest item seen.",
-            |_, band| band.oldest_age_s,
-        ),
-    ];
-    let counters: [(&str, &str, Value); 7] = [
-        (
-            "items_evicted_total",
-            "Live items removed for want of memory.",
-            |_, band| band.evicted,
-        ),
-        (
-            "items_evicted_nonzero_total",
-            "Always 0: not counted by size.",
-            |_, _| 0,
-        ),
-        (
-            "items_evicted_unfetched_total",
-            "Always 0: not counted by size.",
-            |_, _| 0,
-        ),
-        (
-            "items_evicted_time_seconds",
-            "Seconds since the last use of the item evicted last.",
-            |_, band| band.evicted_age_s,
-        ),
-        (
-            "items_outofmemory_total",
-            "Values refused for want of memory.",
-            |_, band| band.out_of_memory,
-        ),
-        (
-            "items_reclaimed_total",
-            "Always 0: not counted by size.",
-            |_, _| 0,
-        ),
-        (
-            "items_expired_unfetched_total",
-            "Always 0: not counted by size.",
-            |_, _| 0,
-        ),
-    ];
-    let kinds = [
-        ("gauge", gauges.as_slice()),
-        ("counter", counters.as_slice()),
-    ];
-    for (kind, metrics) in kinds {
-        for (name, help, value) in metrics {
-            let name = format!("memcached_slab_{name}");
-            text.kind(&name, kind, help);
-            for (class, band) in classes.used() {
-                let slab = class.to_string();
-                text.sample(&name, &[("slab", &slab)], value(class, band));
-            }
-        }
+/// A number of each class.
+fn of_each(to: &mut Samples<'_>, all: &ClassStats, number: fn(usize, &BandStats) -> u64) {
+    for (class, band) in all.used() {
+        to.of(&[&class.to_string()], number(class, band));
     }
 }
 

@@ -14,11 +14,13 @@ use crate::mesh::message::{ClassesView, CountersView, Task};
 use crate::session::Session;
 use crate::session::address::ReturnAddress;
 use crate::shard::classes::{self, ClassStats, numbers};
-use crate::shard::counters::{Counters, Metric, Shown};
+use crate::shard::counters::Counters;
 use crate::shard::share::Share;
+use evenkeel_control::exposition::ShownAges;
 use evenkeel_protocol::compose::answer::{stat, stat_number};
 use evenkeel_protocol::text;
-use evenkeel_types::Now;
+use evenkeel_types::shown::Shown;
+use evenkeel_types::{Now, counters};
 
 /// What the process knows and a worker does not; the driver keeps it up to date.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,8 +51,6 @@ pub struct ProcessFacts {
     pub idle_timeout: bool,
     /// Memory limit for items and indexes, in bytes.
     pub limit_bytes: u64,
-    /// What is used of it, in bytes.
-    pub used_bytes: u64,
     /// Workers.
     pub threads: u64,
     /// Host name or address and port that clients reach this server by.
@@ -59,66 +59,29 @@ pub struct ProcessFacts {
     pub listeners: Vec<String>,
     /// `stats settings`, in order.
     pub settings: Vec<(&'static str, String)>,
-    /// Turns of workers that took 50 ms or longer.
-    pub turns_slow: u64,
-    /// Turns that took so long because the machine did not run the worker.
-    pub turns_starved: u64,
-    /// Questions to the name service.
-    pub names_asked: u64,
-    /// Those that brought no address.
-    pub names_failed: u64,
+    /// What it counts.
+    pub counts: ProcessCounts,
 }
 
-impl ProcessFacts {
+counters! {
     /// What the process counts beside its workers, of what memcached does not have.
-    pub(crate) const SHOWN: &[Shown<ProcessFacts>] = &[
-        of_process(
-            "memory_used_bytes",
-            "gauge",
-            "Bytes lent to workers.",
-            |facts| facts.used_bytes,
-        ),
-        of_process(
-            "turns_slow",
-            "counter",
-            "Turns of workers that took 50 ms or longer.",
-            |facts| facts.turns_slow,
-        ),
-        of_process(
-            "turns_starved",
-            "counter",
-            "Turns of workers that took so long because the machine did not run them.",
-            |facts| facts.turns_starved,
-        ),
-        of_process(
-            "names_asked",
-            "counter",
-            "Questions to the name service.",
-            |facts| facts.names_asked,
-        ),
-        of_process(
-            "names_failed",
-            "counter",
-            "Questions to the name service that brought no address.",
-            |facts| facts.names_failed,
-        ),
-    ];
-}
-
-const fn of_process(
-    name: &'static str,
-    kind: &'static str,
-    help: &'static str,
-    value: fn(&ProcessFacts) -> u64,
-) -> Shown<ProcessFacts> {
-    Shown {
-        name,
-        help,
-        is_memcacheds: false,
-        metric: Some(Metric { kind, name: None }),
-        value,
+    pub struct ProcessCounts {
+        /// All of it, which stands in `stats evenkeel`.
+        EVENKEEL {
+            memory_used_bytes => gauge, "Bytes lent to workers.";
+            turns_slow => counter, "Turns of workers that took 50 ms or longer.";
+            turns_starved => counter, "Turns of workers that took so long because the machine did not run them.";
+            names_asked => counter, "Questions to the name service.";
+            names_failed => counter, "Questions to the name service that brought no address.";
+        }
     }
 }
+
+/// How long copies are behind.
+pub(crate) const COPIES_BEHIND: ShownAges = ShownAges {
+    name: "copies_behind",
+    help: "How long writes to replicated keys took until every replica was known to have them.",
+};
 
 /// Composes the answer to a `stats` command from the workers' summed counts.
 pub fn compose(view: CountersView, sum: &Counters, facts: &ProcessFacts, now: Now) -> Vec<u8> {
@@ -316,23 +279,15 @@ fn hash_power(index_bytes: u64) -> u64 {
 }
 
 fn evenkeel(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts) {
-    for shown in ProcessFacts::SHOWN {
-        numbers(out, &[(shown.name, (shown.value)(facts))]);
+    shown(out, ProcessCounts::EVENKEEL, &facts.counts);
+    shown(out, Counters::EVENKEEL, sum);
+    for (name, value) in COPIES_BEHIND.told(&sum.copies_behind) {
+        stat_number(out, name.as_bytes(), value);
     }
-    for shown in Counters::SHOWN.iter().filter(|it| !it.is_memcacheds) {
-        numbers(out, &[(shown.name, (shown.value)(sum))]);
-    }
-    let behind = &sum.copies_behind;
-    numbers(
-        out,
-        &[
-            ("copies_behind", behind.count()),
-            ("copies_behind_us_sum", behind.sum_us()),
-            ("copies_behind_us_max", behind.max_us()),
-        ],
-    );
-    for (bound, count) in behind.within() {
-        let name = format!("copies_behind_within_us:{bound}");
-        stat_number(out, name.as_bytes(), count);
+}
+
+fn shown<T>(out: &mut Vec<u8>, list: &[Shown<T>], of: &T) {
+    for shown in list {
+        stat_number(out, shown.name.as_bytes(), (shown.value)(of));
     }
 }

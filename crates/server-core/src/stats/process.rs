@@ -78,7 +78,7 @@ impl ProcessState {
     /// Looks at the memory, which is fresher than what the process last said of it.
     pub(crate) fn look_at_memory(&mut self) {
         self.facts.limit_bytes = self.pool.limit_bytes() as u64;
-        self.facts.used_bytes = self.pool.used_bytes() as u64;
+        self.facts.counts.memory_used_bytes = self.pool.used_bytes() as u64;
     }
 
     /// The memory that a limit of `cache_memlimit` leaves is given back step by step.

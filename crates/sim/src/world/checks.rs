@@ -70,8 +70,8 @@ impl World {
             let worst = |of: fn(&evenkeel_proxy_core::BackendStats) -> u64| {
                 backends.iter().map(of).max().unwrap_or(0) as usize
             };
-            let bytes = worst(|backend| backend.queued_bytes);
-            let requests = worst(|backend| backend.queued_requests);
+            let bytes = worst(|backend| backend.counters.queued_bytes);
+            let requests = worst(|backend| backend.counters.queued_requests);
             if bytes > BACKEND_BYTES_MAX || requests > BACKEND_REQUESTS_MAX || unread > OUT_CLOSE {
                 self.fail(format!(
                     "proxy {proxy} holds {bytes} bytes of {requests} requests for a server, and \

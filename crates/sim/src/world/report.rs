@@ -70,15 +70,15 @@ impl Report {
     }
 
     pub(super) fn take_proxy(&mut self, stats: &ProxyStats) {
-        self.tell("proxy: leases taken", stats.proxy_leases);
-        self.tell("proxy: replica reads", stats.proxy_replica_reads);
-        self.tell("proxy: replica hits", stats.proxy_replica_hits);
-        self.tell("proxy: reads asked again", stats.proxy_reads_asked_again);
-        self.tell("proxy: requests moved", stats.proxy_requests_moved);
-        self.tell("proxy: requests parked", stats.proxy_requests_parked);
-        self.tell("proxy: requests sent again", stats.proxy_requests_resent);
-        self.tell("proxy: reads unavailable", stats.proxy_reads_unavailable);
-        self.tell("proxy: errors", stats.proxy_request_errors);
+        self.tell("proxy: leases taken", stats.leases);
+        self.tell("proxy: replica reads", stats.replica_reads);
+        self.tell("proxy: replica hits", stats.replica_hits);
+        self.tell("proxy: reads asked again", stats.reads_asked_again);
+        self.tell("proxy: requests moved", stats.requests_moved);
+        self.tell("proxy: requests parked", stats.requests_parked);
+        self.tell("proxy: requests sent again", stats.requests_resent);
+        self.tell("proxy: reads unavailable", stats.reads_unavailable);
+        self.tell("proxy: errors", stats.request_errors);
     }
 
     pub(super) fn hash(&mut self, bytes: &[u8]) {

@@ -99,7 +99,7 @@ pub(crate) fn step_in_other_dialect(
             if awaits {
                 return Step::Wait;
             }
-            core.counts.stats.proxy_binary_clients += 1;
+            core.counts.stats.binary_clients += 1;
             Step::Consumed(0)
         }
         Dialect::Binary => step_in_binary(core, now, id, input, turn),

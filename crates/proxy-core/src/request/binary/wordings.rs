@@ -307,7 +307,7 @@ pub(crate) fn on_binary_way(
     match SentKey::of(key, &mut encoded) {
         Some(key) => on_way(core, now, id, key, class, Show::Binary(echo), ask),
         None => {
-            core.counts.stats.proxy_keys_refused += 1;
+            core.counts.stats.keys_refused += 1;
             refuse(core, now, id, Show::Binary(echo), text::BAD_FORMAT);
         }
     }
@@ -336,7 +336,7 @@ fn has_words(
 }
 
 fn has_no_words(core: &mut ProxyCore, now: Instant, id: ClientId, way: &WayTo, echo: Echo) {
-    core.counts.stats.proxy_requests_unsupported += 1;
+    core.counts.stats.requests_unsupported += 1;
     core.counts.routes.count_error(way.route);
     refuse(core, now, id, Show::Binary(echo), NO_META);
 }

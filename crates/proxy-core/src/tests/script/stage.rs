@@ -40,7 +40,7 @@ use super::keys::{Keys, is_count, is_like, lines, unescape};
 use super::packets::{request, told};
 use super::setup::{Setup, change, port};
 use crate::tests::world::{Connecting, World, map};
-use crate::{ClientId, ProcessStats};
+use crate::{ClientId, ProcessStats, ProxyStats};
 use core::fmt::Debug;
 use evenkeel_types::map::{ClusterMap, MapDocument, Migration};
 use evenkeel_types::{BootId, CacheletId, ServerId, WorkerRef};
@@ -124,9 +124,9 @@ impl Stage {
             }
             ("turn", ["ends"]) => self.world.pump(),
             ("count", [name, count]) => {
-                let mut named = self.world.core.stats().named();
-                let counted = named.find(|(other, _)| other == name);
-                expect_count(counted.ok_or("  no such count")?.1, count)?;
+                let mut shown = ProxyStats::MEMCACHED.iter().chain(ProxyStats::PROXY);
+                let shown = shown.find(|it| it.name == *name).ok_or("  no such count")?;
+                expect_count((shown.value)(self.world.core.stats()), count)?;
             }
             ("count", [name, count, "at", server]) => {
                 expect_count(self.count_at(port(server)?, name)?, count)?;
