@@ -41,6 +41,7 @@ fn the_list_names_what_can_be_run() {
         "hot-targets",
         "hot-placement",
         "overload",
+        "phases",
     ] {
         assert!(text.contains(name), "{name} in {text}");
     }

@@ -123,7 +123,7 @@ impl Cell {
     /// The processes: what is not said here is as it is shipped.
     pub fn plan(&self, data_bytes: u64, connections: usize) -> FleetPlan {
         // Two thirds of what the data takes, or far more.
-        let data_mb = data_bytes / self.servers as u64 >> 20;
+        let data_mb = (data_bytes / self.servers as u64) >> 20;
         let memory_mb = match self.shape {
             Shape::Full => (data_mb * 2 / 3).max(8),
             _ => 256,

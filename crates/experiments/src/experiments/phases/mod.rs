@@ -7,7 +7,7 @@ mod seen;
 
 use self::cell::{CELLS, Cell, Shape};
 use self::keys::{keys_of, write_requests};
-use self::seen::{Look, Seen, claims, table};
+use self::seen::{AFTER, BEFORE, Look, SHIFT, Seen, claims, table};
 use crate::args::{Mode, Scale};
 use crate::experiments::Experiment;
 use crate::experiments::watch::Watch;
@@ -38,11 +38,6 @@ const CONNECTIONS: usize = 32;
 
 /// Distance of looks at loads.
 const STEP: Duration = Duration::from_millis(500);
-
-/// The load on all keys alone; from the moment on from which some are warm; what is left of that.
-const BEFORE: &str = "before";
-const SHIFT: &str = "shift";
-const AFTER: &str = "after";
 
 /// How much there is of everything.
 #[derive(Clone, Copy, Debug)]

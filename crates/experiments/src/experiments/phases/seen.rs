@@ -1,11 +1,15 @@
 //! What was seen of a cell, and what that is to be.
 
 use super::cell::{Cell, Shape};
-use super::{AFTER, BEFORE, SHIFT};
 use crate::experiments::watch::{Part, Watched};
 use crate::report::{Claim, Table};
 use crate::trial::max_to_mean;
 use std::time::Duration;
+
+/// The load on all keys alone; from the moment on from which some are warm; what is left of that.
+pub(super) const BEFORE: &str = "before";
+pub(super) const SHIFT: &str = "shift";
+pub(super) const AFTER: &str = "after";
 
 /// The busiest worker's load by the mean: soon, and in the end.
 const EVEN: f64 = 1.2;
