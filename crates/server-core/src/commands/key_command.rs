@@ -72,7 +72,7 @@ pub(crate) struct Named {
     pub epoch: Epoch,
     /// The key's cachelet by that map, where the protocol tells it.
     pub cachelet: Option<CacheletId>,
-    /// See [`Marks`](crate::session::Marks).
+    /// See [`Marks`](crate::session::marks::Marks).
     pub mark: Option<u64>,
 }
 

@@ -166,7 +166,7 @@ fn elsewhere_by_map(
 }
 
 /// Whether a command was sent before its client had read what became of those before it: see
-/// [`Marks`](crate::session::Marks).
+/// [`Marks`](crate::session::marks::Marks).
 #[cold]
 fn is_held_back(core: &WorkerCore, session: &Session, key: &[u8], named: &Named) -> bool {
     let by_map = || Some(core.hosting.map.as_ref()?.locate(KeyHash::of(key)).cachelet);
