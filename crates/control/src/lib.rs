@@ -23,6 +23,8 @@ pub mod limits;
 pub mod loads;
 mod refusal;
 
+// What an answer tells of the cluster's load.
+pub use evenkeel_balance::share::{ClusterLoad, Utilization};
 pub use heartbeat::{
     Heartbeat, HeartbeatAnswer, LoadReport, MapOffer, MemberKind, MigrationReport, MigrationState,
     check_name,

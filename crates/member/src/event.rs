@@ -1,6 +1,6 @@
 //! What a program is told that is a member.
 
-use evenkeel_balance::share::ClusterLoad;
+use evenkeel_control::ClusterLoad;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -7,8 +7,8 @@ use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{Epoch, ServerId};
 
 use crate::event::MemberEvent;
-use evenkeel_balance::share::{ClusterLoad, Utilization};
 use evenkeel_control::limits::{LOAD_RPS_MAX, UTILIZATION_MAX};
+use evenkeel_control::{ClusterLoad, Utilization};
 use evenkeel_coordinator_core::{HeartbeatAnswer, MemberKind, Settings};
 
 /// Reason of a refusal: the answer came from a leader that is none any more.

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use evenkeel_balance::share::ClusterLoad;
+use evenkeel_control::ClusterLoad;
 use evenkeel_coordinator::Args;
 use evenkeel_coordinator_core::limits::TAKEOVER_EPOCHS;
 use evenkeel_coordinator_core::{Cause, Consistency, MemberKind, Mode, Settings};

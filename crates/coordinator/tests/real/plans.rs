@@ -87,7 +87,7 @@ fn an_operator_moves_a_cachelet_and_sees_it_pass() {
         "migrations_ended_total{end=\"moved\"} 1",
         "migrated_bytes_total 99",
         "map_changes_total{cause=\"cachelets_migrated\"} 1",
-        "plan_mode{mode=\"observe\"} 1",
+        "plan_mode{mode=\"automatic\"} 1",
         "plans_total{state=\"proposed\"} 0",
     ] {
         let line = format!("evenkeel_coordinator_{line}\n");
