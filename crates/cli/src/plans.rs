@@ -3,9 +3,12 @@
 use crate::ask::{self, CoordinatorArgs, Format};
 use crate::cachelets::{mib, whole};
 use clap::Subcommand;
-use evenkeel_coordinator_core::plans::{MoveState, Plan, PlanMode, PlansView, Spread, Verdict};
+use evenkeel_coordinator_core::plans::{
+    Hold, MoveState, Plan, PlanMode, PlansExplained, PlansView, Spread, Verdict,
+};
 use evenkeel_coordinator_core::{MigrationRequest, MigrationsView, WorkerName, limits};
 use evenkeel_types::CacheletId;
+use std::collections::BTreeMap;
 
 /// Shows the coordinator's plans to even out load between servers, and what is moving.
 ///
@@ -39,6 +42,11 @@ pub enum What {
     Show {
         /// Which
         id: u64,
+    },
+    /// Says why loads are as they are: what each move of a plan did, or why nothing moves now
+    Explain {
+        /// Which plan; without it, what keeps things as they are now
+        id: Option<u64>,
     },
     /// Lets a proposed plan be carried out
     Approve {
@@ -97,6 +105,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     match args.command.as_ref().unwrap_or(&What::List { limit: 20 }) {
         What::List { limit } => format.print(&client.plans(*limit)?, overview),
         What::Show { id } => format.print(&client.plan(*id)?, details),
+        What::Explain { id: Some(id) } => format.print(&client.plan(*id)?, told_by_moves),
+        What::Explain { id: None } => format.print(&client.explain_plans()?, explained),
         What::Approve { id } => format.print(&client.approve_plan(*id)?, details),
         What::Cancel { id } => format.print(&client.cancel_plan(*id)?, details),
         What::Mode { mode } => {
@@ -124,7 +134,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn overview(view: &PlansView) -> String {
-    let mut text = format!("mode {}, loads: {}\n", view.settings.mode, opinion(view));
+    let opinion = match (view.verdict, view.servers_wanted) {
+        (Verdict::AddServers, Some(servers)) => {
+            format!("the whole cluster is hot: {servers} more servers are needed")
+        }
+        (Verdict::Waiting, _) => format!(
+            "workers have been overloaded for {} of {} looks, or the last plan is not long ago",
+            view.lasting_intervals, view.settings.intervals
+        ),
+        (verdict, _) => opinion(verdict).to_owned(),
+    };
+    let mut text = format!("mode {}, loads: {opinion}\n", view.settings.mode);
     if let Some(spread) = &view.spread {
         text += &format!("{}\n", of_spread(spread));
     }
@@ -148,28 +168,121 @@ fn overview(view: &PlansView) -> String {
     format!("{text}\n{}", ask::table(heads, plans))
 }
 
-fn opinion(view: &PlansView) -> String {
-    match view.verdict {
-        Verdict::Unknown => "too little is known of them".to_owned(),
-        Verdict::Even => "nobody is overloaded".to_owned(),
-        Verdict::Waiting => format!(
-            "workers have been overloaded for {} of {} looks, or the last plan is not long ago",
-            view.lasting_intervals, view.settings.intervals
-        ),
-        Verdict::Planned => "there is a plan".to_owned(),
-        Verdict::NoRoom => "workers are overloaded, and no move within the limits helps".to_owned(),
-        Verdict::TooSmall => "the best plan would gain too little".to_owned(),
-        Verdict::AddServers => match view.servers_wanted {
-            Some(servers) => format!("the whole cluster is hot: {servers} more servers are needed"),
-            None => "the whole cluster is hot: only more servers help".to_owned(),
-        },
+fn opinion(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Unknown => "too little is known of them",
+        Verdict::Even => "nobody is overloaded",
+        Verdict::Waiting => "workers are overloaded",
+        Verdict::Planned => "there is a plan",
+        Verdict::NoRoom => "workers are overloaded, and no move within the limits helps",
+        Verdict::TooSmall => "the best plan would gain too little",
+        Verdict::AddServers => "the whole cluster is hot: only more servers help",
     }
+}
+
+/// Why nothing moves.
+fn explained(view: &PlansExplained) -> String {
+    let mut text = format!("loads: {}\n", opinion(view.verdict));
+    if let Some(spread) = &view.spread {
+        text += &format!("{}\n", of_spread(spread));
+    }
+    for wait in &view.waits {
+        text += &format!("{wait}\n");
+    }
+    if view.kept.is_empty() {
+        return text + "no worker would keep more than it should";
+    }
+    let rows = view.kept.iter().map(|kept| {
+        let holds = kept.holds.iter();
+        let holds: Vec<String> = holds
+            .map(|(hold, count)| format!("{count} {}", why(*hold)))
+            .collect();
+        [
+            kept.worker.to_string(),
+            whole(kept.load),
+            whole(kept.permissible),
+            holds.join(", "),
+        ]
+    });
+    format!(
+        "{text}\n{}",
+        ask::table(
+            "worker|would keep|should have|its cachelets stay: so many",
+            rows
+        )
+    )
+}
+
+/// What keeps cachelets where they are, behind their number.
+fn why(hold: Hold) -> &'static str {
+    match hold {
+        Hold::Rests => "are lent or moved less than 30 s ago",
+        Hold::Drained => "have nowhere to go: no other server takes any",
+        Hold::Moves => "are more than a plan may move",
+        Hold::Bytes => "are more than a plan may copy",
+        Hold::Memory => "find no memory elsewhere",
+        Hold::Load => "would be too much for anybody else",
+        Hold::Gain => "would gain too little",
+    }
+}
+
+/// What each move of a plan was to do, one after the other.
+fn told_by_moves(plan: &Plan) -> String {
+    let mut loads: BTreeMap<&WorkerName, f64> = BTreeMap::new();
+    loads.extend(
+        plan.changes
+            .iter()
+            .map(|change| (&change.worker, change.before)),
+    );
+    let fair = plan.before.load_mean;
+    let mut text = format!(
+        "plan {} is {}: {} overloaded, mean {}, {} to copy\n",
+        plan.id,
+        plan.state,
+        plan.before.overloaded,
+        whole(fair),
+        mib(plan.bytes),
+    );
+    if let Some(note) = &plan.note {
+        text += &format!("{note}\n");
+    }
+    let rows = plan.moves.iter().map(|it| {
+        let mut step = |worker, more: f64| {
+            let load = loads.entry(worker).or_default();
+            let before = *load;
+            // What is skipped changes nothing.
+            *load += if it.state == MoveState::Skipped {
+                0.0
+            } else {
+                more
+            };
+            format!("{worker} {} -> {}", whole(before), whole(*load))
+        };
+        let (from, to) = (step(&it.from, -it.load), step(&it.to, it.load));
+        let note = it.note.clone().unwrap_or_default();
+        [
+            it.cachelet.to_string(),
+            from,
+            to,
+            mib(it.bytes),
+            it.state.as_str().to_owned(),
+            note,
+        ]
+    });
+    let rows: Vec<_> = rows.collect();
+    format!(
+        "{text}\n{}",
+        ask::table("cachelet|relieves|loads|copies|state|why", rows.into_iter())
+    )
 }
 
 fn of_spread(spread: &Spread) -> String {
     format!(
-        "most loaded worker {:.0}, mean {:.0} small requests/s, {} overloaded",
-        spread.load_max, spread.load_mean, spread.overloaded
+        "most loaded worker {:.0}, mean {:.0} small requests/s, {:.0} % of the capacity used, {} overloaded",
+        spread.load_max,
+        spread.load_mean,
+        100.0 * spread.utilization.0,
+        spread.overloaded
     )
 }
 

@@ -65,6 +65,7 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
         )
         .route("/api/v1/migrations/{cachelet}", delete(migrations::cancel))
         .route("/api/v1/plans", get(plans::list))
+        .route("/api/v1/plans/explain", get(plans::explain))
         .route("/api/v1/plans/{id}", get(plans::show))
         .route("/api/v1/plans/{id}/approve", post(plans::approve))
         .route("/api/v1/plans/{id}/cancel", post(plans::cancel))

@@ -32,6 +32,13 @@ pub(crate) async fn list(
     told(desk.look(|core, _| core.plans(most)).await)
 }
 
+pub(crate) async fn explain(State(desk): Shared) -> Response {
+    told(
+        desk.look(|core, now| core.explain_plans(now.monotonic))
+            .await,
+    )
+}
+
 pub(crate) async fn show(State(desk): Shared, id: Result<Path<u64>, PathRejection>) -> Response {
     let id = match id {
         Ok(Path(id)) => id,

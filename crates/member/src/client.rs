@@ -11,7 +11,7 @@ use crate::endpoint::{BadEndpoint, Endpoint};
 use crate::line::{CallError, Line, REQUEST_TIMEOUT};
 use crate::member::REDIRECTS_MAX;
 use evenkeel_coordinator_core::EventsBody;
-use evenkeel_coordinator_core::plans::{Plan, PlanSettings, PlansView};
+use evenkeel_coordinator_core::plans::{Plan, PlanSettings, PlansExplained, PlansView};
 use evenkeel_coordinator_core::{
     ClusterLoadsView, DrainRequest, DrainView, DrainsView, LoadOrder, MapEvent, MigrationRequest,
     MigrationView, MigrationsView, ProxiesView, ReleasedView, RemovedView, ServerView, ServersView,
@@ -274,6 +274,15 @@ impl ApiClient {
     /// It cannot be reached.
     pub fn plans(&self, most: usize) -> ClientResult<PlansView> {
         self.get(&format!("/api/v1/plans?limit={most}"))
+    }
+
+    /// What the coordinator thinks of the loads, and why nothing moves, if nothing does.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached.
+    pub fn explain_plans(&self) -> ClientResult<PlansExplained> {
+        self.get("/api/v1/plans/explain")
     }
 
     /// A plan with its moves.

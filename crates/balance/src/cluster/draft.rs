@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use evenkeel_types::WorkerRef;
+use serde::{Deserialize, Serialize};
 
 use super::report::{CacheletNumber, ClusterReport, ServerReport};
 use super::{ClusterConfig, LoadChange, Move, Spread};
@@ -62,6 +63,26 @@ impl DraftWorker {
     pub fn utilization(&self) -> f64 {
         self.load / self.capacity
     }
+}
+
+/// What keeps a cachelet where it is: the first limit that its move would break, or that it would gain too little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hold {
+    /// It is lent or on its way, or has moved lately.
+    Rests,
+    /// The server that would get it is to be emptied.
+    Drained,
+    /// The plan has as many moves as it may have.
+    Moves,
+    /// It has more bytes than the plan may still copy.
+    Bytes,
+    /// The server that would get it has no memory for it.
+    Memory,
+    /// The worker that would get it would have too much.
+    Load,
+    /// Its move would gain too little.
+    Gain,
 }
 
 /// A cachelet in a draft.
@@ -282,20 +303,25 @@ impl<'a> Draft<'a> {
     /// Whether a cachelet may go to a worker: it has not moved yet, the destination accepts and has room
     /// for its load and its memory, and there are moves and bytes left. The first move may copy any number of bytes.
     pub fn may_move(&self, cachelet: usize, to: usize) -> bool {
-        self.may_get(cachelet, to, 1, 0)
-            && self.may_shift(
-                self.cachelets[cachelet].worker,
-                to,
-                self.cachelets[cachelet].load,
-            )
+        self.hold(cachelet, to).is_none()
+    }
+
+    /// Why it may not, if so.
+    pub fn hold(&self, cachelet: usize, to: usize) -> Option<Hold> {
+        let c = &self.cachelets[cachelet];
+        let is_too_much = || (!self.may_shift(c.worker, to, c.load)).then_some(Hold::Load);
+        self.limit(cachelet, to, 1, 0).or_else(is_too_much)
     }
 
     /// Whether two cachelets may change places: as for [`may_move`](Self::may_move), for what one has more than the other.
     pub fn may_swap(&self, a: usize, b: usize) -> bool {
         let (worker_a, worker_b) = (self.cachelets[a].worker, self.cachelets[b].worker);
         let shifted = self.cachelets[a].load - self.cachelets[b].load;
-        self.may_get(a, worker_b, 2, self.cachelets[b].memory_bytes)
-            && self.may_get(b, worker_a, 2, self.cachelets[a].memory_bytes)
+        let limit = |cachelet, to, freed: usize| {
+            self.limit(cachelet, to, 2, self.cachelets[freed].memory_bytes)
+        };
+        limit(a, worker_b, b).is_none()
+            && limit(b, worker_a, a).is_none()
             && self.bytes_of(a, worker_b) + self.bytes_of(b, worker_a) <= self.bytes_left()
             && match shifted >= 0.0 {
                 true => self.may_shift(worker_a, worker_b, shifted),
@@ -312,22 +338,23 @@ impl<'a> Draft<'a> {
             || after <= to.share.overloaded && after / to.capacity <= left / from.capacity
     }
 
-    /// Everything but the load. `freed` bytes of memory leave the destination at the same time. What comes from a server that
-    /// evicts may be evicted for elsewhere: caches are full, and would never be evened out otherwise.
-    fn may_get(&self, cachelet: usize, to: usize, moves: usize, freed: u64) -> bool {
+    /// The first limit that is broken, but for the load. `freed` bytes of memory leave the destination at the same time. What comes
+    /// from a server that evicts may be evicted for elsewhere: caches are full, and would never be evened out otherwise.
+    fn limit(&self, cachelet: usize, to: usize, moves: usize, freed: u64) -> Option<Hold> {
         let c = &self.cachelets[cachelet];
         let server = &self.servers[self.workers[to].server];
         let bytes = self.bytes_of(cachelet, to);
-        let memory = server.memory_bytes + bytes;
         let has_room = bytes == 0
             || self.servers[self.workers[c.worker].server].is_full
-            || memory <= server.memory_max_bytes.saturating_add(freed);
-        c.is_free
-            && c.worker != to
-            && server.accepts
-            && self.moves_left() >= moves
-            && (bytes <= self.bytes_left() || self.moves.is_empty())
-            && has_room
+            || server.memory_bytes + bytes <= server.memory_max_bytes.saturating_add(freed);
+        match () {
+            () if !c.is_free || c.worker == to => Some(Hold::Rests),
+            () if !server.accepts => Some(Hold::Drained),
+            () if self.moves_left() < moves => Some(Hold::Moves),
+            () if bytes > self.bytes_left() && !self.moves.is_empty() => Some(Hold::Bytes),
+            () if !has_room => Some(Hold::Memory),
+            () => None,
+        }
     }
 
     /// Gives a cachelet to a worker.

@@ -31,6 +31,7 @@
 
 mod check;
 mod draft;
+mod explain;
 mod mbal;
 mod program;
 mod report;
@@ -44,7 +45,8 @@ use crate::share::{BUSY_MIN, Utilization};
 
 pub use crate::load::{LOAD_CLAMP, LOAD_CLAMP_FLOOR_RPS};
 pub use check::{Refusal, check};
-pub use draft::Draft;
+pub use draft::{Draft, Hold};
+pub use explain::{Kept, explain};
 pub use mbal::Mbal;
 pub use report::{
     BadReport, CACHELET_BYTES_MAX, CacheletNumber, CacheletReport, ClusterReport, ServerReport,

@@ -25,7 +25,10 @@ use crate::load::MeanLoad;
 use crate::map_draft::MapDraft;
 use crate::members::{DrainsView, Members};
 use crate::migrating::{MigrationCounts, Migrations, MigrationsView};
-use crate::plans::{Plan, PlanCounts, PlanRefusal, PlanSettings, Plans, PlansView, SavedPlans};
+use crate::plans::{
+    Known, Plan, PlanCounts, PlanRefusal, PlanSettings, Plans, PlansExplained, PlansView,
+    SavedPlans,
+};
 use crate::quarantine::{Deaths, QuarantinedView, quarantined};
 use crate::state::{RestoreError, SavedState, StateError};
 use crate::takeover::Takeover;
@@ -347,6 +350,17 @@ impl CoordinatorCore {
     /// There is none of that number, or not any more.
     pub fn plan(&self, id: u64) -> Result<&Plan, PlanRefusal> {
         self.plans.find(id)
+    }
+
+    /// Why nothing moves, if nothing does.
+    pub fn explain_plans(&self, now: Instant) -> PlansExplained {
+        let known = Known {
+            members: &self.members,
+            loads: &self.loads,
+            draft: &self.draft,
+            migrations: &self.migrations,
+        };
+        self.plans.explain(now, &known)
     }
 
     /// Counts since the process started.

@@ -8,7 +8,7 @@ use evenkeel_balance::local::Effort;
 use evenkeel_balance::solver::WorkLimit;
 use evenkeel_types::{CacheletId, Instant, Now, WorkerRef};
 
-use super::{Cluster, MoveState, Plan, PlanMove, PlanState, Plans, Verdict, WorkerChange};
+use super::{Cluster, Known, MoveState, Plan, PlanMove, PlanState, Plans, Verdict, WorkerChange};
 use crate::cluster_loads::ServerLoad;
 use crate::limits;
 use crate::members::Members;
@@ -42,7 +42,7 @@ impl Plans {
         self.looked_at = Some(at);
         let cooled = |moved: &Instant| at.since(*moved) >= limits::MOVED_REST;
         self.moved_at.retain(|_, moved| !cooled(moved));
-        let report = self.report(at, cluster);
+        let report = self.report(at, &cluster.known());
         let spread = report.as_ref().and_then(|report| {
             // Reports that contradict themselves are as good as none.
             cluster::spread(report, &self.cluster_config()).ok()
@@ -85,12 +85,7 @@ impl Plans {
         {
             return Seen::only(Verdict::Planned);
         }
-        let has_rested = self.pause_until.is_none_or(|until| now >= until);
-        let has_lasted = self.finishing || self.lasting >= self.saved.settings.intervals;
-        // While cachelets change hands for other reasons loads say little.
-        let is_settled =
-            cluster.draft.cachelets_in_transit() == 0 && cluster.migrations.count() == 0;
-        if !has_rested || !has_lasted || !is_settled {
+        if !self.waits_for(now, &cluster.known()).is_empty() {
             return Seen::only(Verdict::Waiting);
         }
         // Without a plan it is looked again when that has lasted as long once more.
@@ -110,6 +105,29 @@ impl Plans {
                 plan: None,
             },
         }
+    }
+
+    /// What the next plan waits for.
+    pub(super) fn waits_for(&self, now: Instant, cluster: &Known<'_>) -> Vec<String> {
+        let mut waits = Vec::new();
+        let (lasting, intervals) = (self.lasting, self.saved.settings.intervals);
+        if !self.finishing && lasting < intervals {
+            waits.push(format!(
+                "workers have to be overloaded for {intervals} looks in a row, a second each, and were for {lasting}"
+            ));
+        }
+        if let Some(until) = self.pause_until.filter(|&until| now < until) {
+            let left = until.since(now).as_secs_f64();
+            waits.push(format!(
+                "the pause behind the last plan ends in {left:.1} s"
+            ));
+        }
+        // While cachelets change hands for other reasons loads say little.
+        let moving = cluster.draft.cachelets_in_transit() + cluster.migrations.count();
+        if moving > 0 {
+            waits.push(format!("{moving} cachelets are on their way"));
+        }
+        waits
     }
 
     /// Puts a plan into the books.
@@ -145,7 +163,7 @@ impl Plans {
         plan: &Plan,
         cluster: &Cluster<'_>,
     ) -> Option<ClusterPlan> {
-        let report = self.report(now, cluster)?;
+        let report = self.report(now, &cluster.known())?;
         let wanted = plan.moves.iter().filter_map(|wanted| {
             let to = cluster.members.worker_named(&wanted.to)?;
             Some((CacheletNumber::from(wanted.cachelet), to))
@@ -159,7 +177,7 @@ impl Plans {
         }
     }
 
-    fn cluster_config(&self) -> ClusterConfig {
+    pub(super) fn cluster_config(&self) -> ClusterConfig {
         let settings = &self.saved.settings;
         ClusterConfig {
             bytes_ratio_max: settings.bytes_ratio_max,
@@ -170,7 +188,7 @@ impl Plans {
     }
 
     /// What servers that are up have told just now; `None` if that is too little to say what is even. O(cachelets).
-    fn report(&self, now: Instant, cluster: &Cluster<'_>) -> Option<ClusterReport> {
+    pub(super) fn report(&self, now: Instant, cluster: &Known<'_>) -> Option<ClusterReport> {
         let loads = (cluster.loads).of_servers(now, cluster.members, cluster.draft);
         let fresh = loads.iter().filter(|load| load.age < limits::LOADS_AGE_MAX);
         let servers = fresh.filter_map(|load| self.server_report(load, cluster));
@@ -180,7 +198,7 @@ impl Plans {
     }
 
     /// `None` if it does not tell of each of its workers.
-    fn server_report(&self, load: &ServerLoad, cluster: &Cluster<'_>) -> Option<ServerReport> {
+    fn server_report(&self, load: &ServerLoad, cluster: &Known<'_>) -> Option<ServerReport> {
         let server = cluster.members.server(load.server);
         let mut workers = vec![None; server.entry.worker_ports.len()];
         let mut left_out_bytes = 0;
@@ -267,8 +285,13 @@ enum Answer {
     AddServers(usize),
 }
 
+/// Who makes plans.
+pub(super) fn planner() -> Mbal {
+    Mbal::new(Effort::Fast, WorkLimit::default())
+}
+
 fn plan_for(report: &ClusterReport, config: &ClusterConfig) -> Answer {
-    let mut planner = Mbal::new(Effort::Fast, WorkLimit::default());
+    let mut planner = planner();
     let made = match cluster::plan(&mut planner, report, config) {
         Ok(ClusterAnswer::Plan(made)) => made,
         answer => return without_plan(answer),

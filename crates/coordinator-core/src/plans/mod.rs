@@ -23,6 +23,7 @@
 //!
 //! Moves within a server are not carried out: it finds them by itself and makes them without copying.
 
+mod explain;
 mod look;
 mod plan;
 mod refusal;
@@ -43,6 +44,8 @@ use crate::map_draft::MapDraft;
 use crate::members::Members;
 use crate::migrating::Migrations;
 
+pub use evenkeel_balance::cluster::Hold;
+pub use explain::{KeptView, PlansExplained};
 pub use plan::{MoveState, Plan, PlanMove, PlanState, WorkerChange};
 pub use refusal::PlanRefusal;
 pub use settings::{PlanMode, PlanSettings};
@@ -187,6 +190,25 @@ pub(crate) struct Cluster<'a> {
     pub(crate) loads: &'a ClusterLoads,
     pub(crate) draft: &'a mut MapDraft,
     pub(crate) migrations: &'a mut Migrations,
+}
+
+/// The same, where nothing is changed.
+pub(crate) struct Known<'a> {
+    pub(crate) members: &'a Members,
+    pub(crate) loads: &'a ClusterLoads,
+    pub(crate) draft: &'a MapDraft,
+    pub(crate) migrations: &'a Migrations,
+}
+
+impl Cluster<'_> {
+    fn known(&self) -> Known<'_> {
+        Known {
+            members: self.members,
+            loads: self.loads,
+            draft: self.draft,
+            migrations: self.migrations,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -157,3 +157,44 @@ fn a_plan_may_always_move_one_cachelet_however_large() {
         ClusterAnswer::Even
     );
 }
+
+#[test]
+fn what_stays_is_told_with_its_reason() {
+    let kept = |report: &ClusterReport, config: &ClusterConfig| {
+        let kept = explain(&mut mbal(), report, config).unwrap();
+        kept.into_iter()
+            .map(|kept| {
+                (
+                    kept.worker,
+                    kept.load,
+                    kept.holds.into_iter().collect::<Vec<_>>(),
+                )
+            })
+            .collect::<Vec<_>>()
+    };
+    let even = cluster(&[&[&[51e3, 51e3]], &[&[50e3, 50e3]]]);
+    assert_eq!(kept(&even, &generous()), []);
+    let too_hot = cluster(&[&[&[150e3]], &[&[40e3, 30e3]], &[&[50e3, 30e3]]]);
+    assert_eq!(
+        kept(&too_hot, &generous()),
+        [(worker(0, 0), 150e3, vec![(Hold::Load, 1)])]
+    );
+    let mut report = cluster(&[&[&[50e3, 50e3, 50e3]], &[&[30e3, 20e3]], &[&[50e3, 40e3]]]);
+    let frugal = ClusterConfig::default();
+    report.servers[0].workers[0].cachelets[0].may_move = false;
+    report.servers[0].workers[0].cachelets[1].load /= 2.0;
+    report.servers[0].workers[0].cachelets[2].load *= 1.5;
+    let told = kept(&report, &frugal);
+    let [(at, load, holds)] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!((*at, *load), (worker(0, 0), 125e3));
+    assert_eq!(holds[..], [(Hold::Rests, 1), (Hold::Bytes, 1)]);
+    report
+        .servers
+        .iter_mut()
+        .skip(1)
+        .for_each(|s| s.accepts = false);
+    let told = kept(&report, &generous());
+    assert_eq!(told[0].2, [(Hold::Rests, 1), (Hold::Drained, 2)]);
+}

@@ -533,6 +533,53 @@ fn without_loads_there_are_no_plans() {
 }
 
 #[test]
+fn why_nothing_moves_is_told_at_any_time() {
+    let mut cluster = hot();
+    let explained = |cluster: &Cluster| {
+        let now = cluster.world.now.monotonic;
+        cluster.world.core.explain_plans(now)
+    };
+    let told = explained(&cluster);
+    assert_eq!((told.verdict, told.kept.len()), (Verdict::Unknown, 0));
+    assert!(told.waits[0].contains("fewer than two servers"), "{told:?}");
+    cluster.rounds(4);
+    let told = explained(&cluster);
+    assert_eq!(told.verdict, Verdict::Waiting);
+    assert!(
+        told.waits[0].contains("overloaded for 4 looks in a row"),
+        "{told:?}"
+    );
+    cluster.set(|settings| settings.mode = PlanMode::Observe);
+    cluster.until("proposed", |core| core.plan(1).is_ok());
+    let told = explained(&cluster);
+    assert_eq!(
+        told.waits,
+        ["plan 1 is proposed and stays so in mode observe"]
+    );
+    cluster.set(|settings| settings.mode = PlanMode::Automatic);
+    cluster.until("done", |core| {
+        core.plan(1).is_ok_and(|p| p.state == PlanState::Done)
+    });
+    cluster.rounds(1);
+    let told = explained(&cluster);
+    let is_told =
+        told.verdict == Verdict::Even || told.waits[0].contains("the pause behind the last plan");
+    assert!(is_told, "{told:?}");
+    // Everything rests, and one worker has too much again.
+    cluster.rounds(20);
+    cluster.heat(worker(1, 0), 1, 60.0);
+    cluster.rounds(8);
+    let told = explained(&cluster);
+    let kept = &told.kept[0];
+    assert_eq!(
+        (&*kept.worker.server, kept.worker.worker),
+        ("s2", 0),
+        "{told:?}"
+    );
+    assert!(kept.load > kept.permissible && !kept.holds.is_empty());
+}
+
+#[test]
 fn settings_out_of_range_are_refused() {
     let mut cluster = Cluster::new(2);
     let good = PlanSettings::default();
