@@ -10,7 +10,6 @@ const SECOND: u64 = 1_000_000_000;
 /// Keys a second of a worker.
 const CAPACITY: f64 = 1_000.0;
 
-/// Loads are told, and nothing moves.
 fn nobody() -> Balancing {
     Balancing::default()
 }

@@ -10,7 +10,7 @@ use crate::report::{RoundReport, median};
 use crate::run::measure_load;
 use crate::units::parse_duration;
 use crate::{BadUsage, LoadPlan, Protocol, Source, Stop, Target};
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use evenkeel_workload::{
     Arrivals, KeySizes, Mix, MultiGet, Operation, Popularity, Rate, ValueSizes, WorkloadSpec,
 };
@@ -303,7 +303,10 @@ impl Ground {
             ..self.plan(server, Operation::Get, LATENCY_CONNECTIONS)?
         };
         plan.stop.after = Some(time * LATENCY_LENGTHS);
-        crate::measure(plan)?.all_right()
+        let report = crate::measure(plan)?;
+        let told = report.first_error.as_deref().unwrap_or_default();
+        ensure!(report.counters.errors == 0, "{told}");
+        Ok(report)
     }
 
     /// Unpipelined gets a second of a server.

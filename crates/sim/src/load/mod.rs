@@ -29,7 +29,7 @@ use crate::history::Nanos;
 use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
-use evenkeel_coordinator_core::plans::PlanSettings;
+use evenkeel_coordinator_core::plans::{PlanMode, PlanSettings};
 use evenkeel_hotkeys::config::{HotKeysConfig, Mode};
 use evenkeel_placement::config::Distribution;
 use evenkeel_server_core::STANDALONE_CACHELETS_PER_WORKER;
@@ -99,12 +99,25 @@ pub enum Arrivals {
 }
 
 /// Who moves cachelets, in the fast mode alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Balancing {
     /// Overloaded workers lend cachelets to others of their server (phase 2 of MBal).
     pub lends: bool,
     /// What the coordinator is told of plans (phase 3): cachelets move to other servers if the mode is `automatic`.
     pub plans: PlanSettings,
+}
+
+impl Default for Balancing {
+    /// Nobody: loads are told, and nothing moves.
+    fn default() -> Self {
+        Balancing {
+            lends: false,
+            plans: PlanSettings {
+                mode: PlanMode::Observe,
+                ..PlanSettings::default()
+            },
+        }
+    }
 }
 
 /// What is simulated.
