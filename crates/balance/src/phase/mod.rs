@@ -37,6 +37,10 @@ use super::{deviation, mean};
 /// show it, before phase 3 is called. More would be a server whose loads do not follow its cachelets.
 pub const PLANS_TRUSTED_MAX: u32 = 3;
 
+/// So many times phase 1 is given [`PhaseConfig::intervals_patience`] anew because it has replicated more keys than before. More would
+/// be one that replicates for ever and helps nobody.
+pub const GAINS_TRUSTED_MAX: u32 = 4;
+
 /// Settings of the phase machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -161,10 +165,13 @@ pub struct Phases {
     hot: u32,
     /// Intervals in a row with nobody.
     calm: u32,
-    /// Intervals since the state changed, or since a plan was made that is trusted.
+    /// Intervals since the state changed, since a plan was made that is trusted, or since phase 1 replicated more keys than before.
     in_state: u32,
     /// Plans that were trusted since the state changed.
     plans_trusted: u32,
+    /// How often phase 1 replicated more keys than before since the state changed, and the most.
+    gains_trusted: u32,
+    keys_most: usize,
     /// Whether phase 2 has said, since it was last called, that it can do nothing.
     local_cannot_help: bool,
     /// Whether sampling is lowered.
@@ -186,6 +193,8 @@ impl Phases {
             calm: 0,
             in_state: 0,
             plans_trusted: 0,
+            gains_trusted: 0,
+            keys_most: 0,
             local_cannot_help: false,
             sampling_lowered: false,
             last: Measurement::default(),
@@ -248,6 +257,7 @@ impl Phases {
             (self.hot, self.calm) = (0, self.calm.saturating_add(1));
         }
         self.in_state = self.in_state.saturating_add(1);
+        self.trust_gain(&now);
         if let Some((event, to)) = self.next(&now, share) {
             self.go(interval.at, event, to);
         }
@@ -280,6 +290,16 @@ impl Phases {
                 self.plans_trusted += 1;
                 self.in_state = 0;
             }
+        }
+    }
+
+    /// Gives phase 1 more time while it goes on finding keys to replicate.
+    fn trust_gain(&mut self, now: &Measurement) {
+        let has_more = now.replicated_keys > self.keys_most;
+        if self.state == State::Replicating && has_more && self.gains_trusted < GAINS_TRUSTED_MAX {
+            self.gains_trusted += 1;
+            self.keys_most = now.replicated_keys;
+            self.in_state = 0;
         }
     }
 
@@ -376,6 +396,8 @@ impl Phases {
         self.state = to;
         self.in_state = 0;
         self.plans_trusted = 0;
+        self.gains_trusted = 0;
+        self.keys_most = self.last.replicated_keys;
         self.local_cannot_help = false;
         let deed = Deed::Changed { event, from, to };
         self.log.push(at, self.interval, deed, self.last);

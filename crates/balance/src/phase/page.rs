@@ -89,7 +89,7 @@ fn meaning(event: Event, config: &PhaseConfig) -> String {
         ),
         Event::NotEnough => {
             format!(
-                "after {patience} intervals of this phase, or of a plan of phase 2, somebody is still overloaded"
+                "after {patience} intervals of this phase, of a plan of phase 2, or without a further replicated key in phase 1, somebody is still overloaded"
             )
         }
         Event::CannotHelp => "no move within the server helps enough".to_owned(),

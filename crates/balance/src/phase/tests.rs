@@ -141,6 +141,20 @@ fn plans_that_promise_relief_get_time_to_show_it_but_not_for_ever() {
 }
 
 #[test]
+fn replicas_get_more_time_while_there_are_more_of_them_but_not_for_ever() {
+    let mut story = Story::new(PhaseConfig::default());
+    story.states(&HOT, 4);
+    for _ in 0..GAINS_TRUSTED_MAX {
+        assert_eq!(story.states(&HOT, 3), [State::Replicating; 3]);
+        story.replicated_keys += 1;
+    }
+    assert_eq!(story.states(&HOT, 4), [State::Replicating; 4]);
+    story.replicated_keys += 1;
+    assert_eq!(story.states(&HOT, 1), [State::Local]);
+    assert_eq!(story.events().last(), Some(&Event::NotEnough));
+}
+
+#[test]
 fn writes_and_many_keys_skip_the_first_phase() {
     for (keys, write_share, expected) in
         [(240, 0.0, Event::ManyKeys), (239, 0.11, Event::WriteHeavy)]

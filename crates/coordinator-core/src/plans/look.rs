@@ -8,7 +8,9 @@ use evenkeel_balance::local::Effort;
 use evenkeel_balance::solver::WorkLimit;
 use evenkeel_types::{CacheletId, Instant, Now, WorkerRef};
 
-use super::{Cluster, Known, MoveState, Plan, PlanMove, PlanState, Plans, Verdict, WorkerChange};
+use super::{
+    Cluster, Known, MoveState, Plan, PlanMode, PlanMove, PlanState, Plans, Verdict, WorkerChange,
+};
 use crate::cluster_loads::ServerLoad;
 use crate::limits;
 use crate::members::Members;
@@ -115,6 +117,11 @@ impl Plans {
             waits.push(format!(
                 "workers have to be overloaded for {intervals} looks in a row, a second each, and were for {lasting}"
             ));
+        }
+        // The cheaper remedies first; a plan would take hot keys away from their copies.
+        let asks = cluster.members.up().any(|server| server.asks_for_moves);
+        if self.saved.settings.mode == PlanMode::Automatic && !self.finishing && !asks {
+            waits.push("no server asks for it: they replicate hot keys and lend between their workers first".to_owned());
         }
         if let Some(until) = self.pause_until.filter(|&until| now < until) {
             let left = until.since(now).as_secs_f64();

@@ -89,7 +89,8 @@ impl World {
             load: LoadReport::default(),
             hot_keys: None,
             migrates: false,
-            asks_for_moves: false,
+            // There are no phases here: whatever helps may be done.
+            asks_for_moves: true,
             migrations: Vec::new(),
             leased: false,
             ending: false,

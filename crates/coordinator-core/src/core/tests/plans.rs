@@ -30,7 +30,11 @@ impl Cluster {
     /// Of servers that all have about the same load.
     pub(super) fn new(servers: u16) -> Cluster {
         let mut world = World::new(usize::from(servers));
-        let mut members: Vec<_> = (1..=servers).map(|n| server(n, 2)).collect();
+        let able = |n| Heartbeat {
+            asks_for_moves: true,
+            ..server(n, 2)
+        };
+        let mut members: Vec<_> = (1..=servers).map(able).collect();
         members.iter().for_each(|member| drop(world.send(member)));
         world.send_current(&mut members);
         let cachelets = world.owners().len();
@@ -530,6 +534,21 @@ fn without_loads_there_are_no_plans() {
         (view.verdict, view.lasting_intervals, view.plans),
         (Verdict::Unknown, 0, vec![])
     );
+}
+
+#[test]
+fn plans_wait_until_a_server_cannot_help_itself() {
+    let mut cluster = hot();
+    cluster.set(|settings| settings.mode = PlanMode::Automatic);
+    cluster
+        .members
+        .iter_mut()
+        .for_each(|m| m.asks_for_moves = false);
+    cluster.rounds(60);
+    let view = cluster.world.core.plans(10);
+    assert_eq!((view.verdict, view.plans.len()), (Verdict::Waiting, 0));
+    cluster.members[3].asks_for_moves = true;
+    cluster.until("planned", |core| core.plan(1).is_ok());
 }
 
 #[test]

@@ -351,7 +351,7 @@ impl Members {
             },
             hot_keys: None,
             migrates: true,
-            asks_for_moves: false,
+            asks_for_moves: member.balancer.asks_coordinator(),
             migrations: member.sending.iter().map(report).collect(),
             leased: false,
             ending: false,
