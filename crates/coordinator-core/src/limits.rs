@@ -74,6 +74,10 @@ pub const PLAN_INTERVALS_MAX: u32 = 3600;
 /// what full workers could not serve before has to show.
 pub const PLAN_PAUSE: Duration = Duration::from_secs(3);
 
+/// Plans that follow one that was asked for. A full worker does not show how much it is asked for before it is relieved; more than
+/// these would move hot keys away from their copies because loads waver.
+pub const PLAN_FOLLOW_UPS: u32 = 2;
+
 /// Longest such time.
 pub const PLAN_PAUSE_MAX: Duration = Duration::from_secs(86_400);
 

@@ -50,6 +50,8 @@ pub struct DraftWorker {
     pub load_before: f64,
     /// Part of its time that it has something to do.
     pub busy: f64,
+    /// Whether some of its keys have replicas.
+    pub replicates: bool,
     /// The load at which it would be busy all the time. Above 0.
     pub capacity: f64,
     /// What it should carry, which no move changes.
@@ -184,6 +186,7 @@ impl<'a> Draft<'a> {
                 load,
                 load_before: load,
                 busy: worker.busy,
+                replicates: worker.replicates,
                 capacity: 0.0,
                 share: Share::default(),
                 cachelets: (from..self.cachelets.len()).collect(),
@@ -239,11 +242,12 @@ impl<'a> Draft<'a> {
         worker.load > worker.share.permissible
     }
 
-    /// Workers that have more than what is permissible, those that use most of their capacity first. Whoever makes a plan
-    /// because of one that is overloaded relieves the others, too: the next plan is some time away.
+    /// Workers that are overloaded, those that use most of their capacity first; and others that have more than what is
+    /// permissible, because the next plan is some time away. The latter only without replicas: a hot key that moves loses them, which costs
+    /// more than a little unevenness does.
     pub fn sources(&self) -> Vec<usize> {
         let mut sources: Vec<usize> = (0..self.workers.len())
-            .filter(|&w| self.is_above(w))
+            .filter(|&w| self.is_overloaded(w) || self.is_above(w) && !self.workers[w].replicates)
             .collect();
         sources.sort_by(|&a, &b| {
             let [used_a, used_b] = [a, b].map(|worker| self.workers[worker].utilization());

@@ -51,6 +51,8 @@ pub struct WorkerReport {
     pub load: f64,
     /// Part of its time that it has something to do.
     pub busy: f64,
+    /// Whether some of its keys have replicas, which what moves loses.
+    pub replicates: bool,
     /// What it owns.
     pub cachelets: Vec<CacheletReport>,
 }

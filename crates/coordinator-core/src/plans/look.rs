@@ -79,7 +79,7 @@ impl Plans {
             0 => 0,
             _ => self.lasting.saturating_add(1),
         };
-        if spread.overloaded == 0 && !self.finishing {
+        if spread.overloaded == 0 && self.follow_ups == 0 {
             return Seen::only(Verdict::Even);
         }
         if let Some(open) = &self.saved.open
@@ -93,7 +93,11 @@ impl Plans {
         // Without a plan it is looked again when that has lasted as long once more.
         self.lasting = 0;
         let answer = plan_for(report, &self.cluster_config());
-        self.finishing &= matches!(answer, Answer::Plan(..));
+        self.is_follow_up = self.follow_ups > 0;
+        self.follow_ups = match answer {
+            Answer::Plan(..) => self.follow_ups.saturating_sub(1),
+            _ => 0,
+        };
         match answer {
             Answer::Plan(plan, left_out) => Seen {
                 verdict: Verdict::Planned,
@@ -113,14 +117,14 @@ impl Plans {
     pub(super) fn waits_for(&self, now: Instant, cluster: &Known<'_>) -> Vec<String> {
         let mut waits = Vec::new();
         let (lasting, intervals) = (self.lasting, self.saved.settings.intervals);
-        if !self.finishing && lasting < intervals {
+        if self.follow_ups == 0 && lasting < intervals {
             waits.push(format!(
                 "workers have to be overloaded for {intervals} looks in a row, a second each, and were for {lasting}"
             ));
         }
         // The cheaper remedies first; a plan would take hot keys away from their copies.
         let asks = cluster.members.up().any(|server| server.asks_for_moves);
-        if self.saved.settings.mode == PlanMode::Automatic && !self.finishing && !asks {
+        if self.saved.settings.mode == PlanMode::Automatic && self.follow_ups == 0 && !asks {
             waits.push("no server asks for it: they replicate hot keys and lend between their workers first".to_owned());
         }
         if let Some(until) = self.pause_until.filter(|&until| now < until) {
@@ -189,7 +193,7 @@ impl Plans {
         ClusterConfig {
             bytes_ratio_max: settings.bytes_ratio_max,
             bytes_free: settings.bytes_free(),
-            finish: self.finishing,
+            finish: self.follow_ups > 0 || self.is_follow_up,
             ..ClusterConfig::default()
         }
     }
@@ -226,6 +230,7 @@ impl Plans {
             *workers.get_mut(usize::from(worker.worker))? = Some(WorkerReport {
                 load: worker.served_load(),
                 busy: worker.busy,
+                replicates: worker.replicated_keys > 0,
                 cachelets: cachelets.collect(),
             });
         }

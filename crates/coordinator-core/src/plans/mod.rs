@@ -98,8 +98,10 @@ pub(crate) struct Plans {
     /// When the loads were last looked at.
     looked_at: Option<Instant>,
     lasting: u32,
-    /// Whether plans go on until nobody has more than what is permissible: since one was carried out.
-    finishing: bool,
+    /// Plans that may follow the one before without being asked for, until nobody has more than what is permissible.
+    follow_ups: u32,
+    /// Whether the open plan is one of these.
+    is_follow_up: bool,
     verdict: Verdict,
     servers_wanted: Option<usize>,
     spread: Option<Spread>,
@@ -126,7 +128,8 @@ impl Plans {
             },
             looked_at: None,
             lasting: 0,
-            finishing: false,
+            follow_ups: 0,
+            is_follow_up: false,
             verdict: Verdict::Unknown,
             servers_wanted: None,
             spread: None,

@@ -230,7 +230,9 @@ impl Plans {
         let moved = plan.moves_in(MoveState::Moved);
         match plan.state {
             PlanState::Running if moved > 0 => {
-                self.finishing = true;
+                if !self.is_follow_up {
+                    self.follow_ups = limits::PLAN_FOLLOW_UPS;
+                }
                 self.advance(now, plan, PlanState::Done);
             }
             PlanState::Running => {

@@ -43,6 +43,7 @@ fn cluster(servers: &[&[&[f64]]]) -> ClusterReport {
     let mut worker = |loads: &&[f64]| WorkerReport {
         load: loads.iter().sum(),
         busy: 0.0,
+        replicates: false,
         cachelets: loads.iter().map(&mut cachelet).collect(),
     };
     let servers = servers.iter().enumerate();
@@ -173,6 +174,7 @@ fn random_cluster(random: &mut SplitMix64) -> ClusterReport {
         WorkerReport {
             load,
             busy: (load / capacity).min(1.0),
+            replicates: false,
             cachelets,
         }
     };

@@ -132,6 +132,7 @@ impl Truth {
             WorkerReport {
                 load: loads[at] * part,
                 busy: loads[at] * part / CAPACITY,
+                replicates: false,
                 cachelets: own
                     .map(|(number, &(load, _))| CacheletReport {
                         cachelet: CacheletNumber(number as u32),

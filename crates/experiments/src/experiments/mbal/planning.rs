@@ -72,6 +72,7 @@ fn report(seed: u64) -> ClusterReport {
         WorkerReport {
             load: cachelets.iter().map(|cachelet| cachelet.load).sum(),
             busy: 0.6,
+            replicates: false,
             cachelets,
         }
     };
