@@ -234,13 +234,12 @@ fn told_by_moves(plan: &Plan) -> String {
             .iter()
             .map(|change| (&change.worker, change.before)),
     );
-    let fair = plan.before.load_mean;
     let mut text = format!(
         "plan {} is {}: {} overloaded, mean {}, {} to copy\n",
         plan.id,
         plan.state,
         plan.before.overloaded,
-        whole(fair),
+        whole(plan.before.load_mean),
         mib(plan.bytes),
     );
     if let Some(note) = &plan.note {

@@ -84,8 +84,7 @@ pub fn check(
     if paper.bytes > bytes_max || paper.bytes != plan.bytes {
         return Err(Refusal::Bytes(paper.bytes));
     }
-    let most =
-        |server: &ServerReport| (config.memory_ratio_max * server.memory_max_bytes as f64) as u64;
+    let most = |server: &ServerReport| config.memory_max(server.memory_max_bytes);
     let full = report
         .servers
         .iter()

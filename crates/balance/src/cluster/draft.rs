@@ -9,7 +9,7 @@ use super::report::{CacheletNumber, ClusterReport, ServerReport};
 use super::{ClusterConfig, LoadChange, Move, Spread};
 use crate::load;
 use crate::mean;
-use crate::share::{Measured, Share, Utilization, capacities};
+use crate::share::{BUSY_MIN, Measured, Share, Utilization, capacities};
 
 /// A server in a draft.
 #[derive(Clone, Debug)]
@@ -192,8 +192,7 @@ impl<'a> Draft<'a> {
                 cachelets: (from..self.cachelets.len()).collect(),
             });
         }
-        let memory_max_bytes =
-            (self.config.memory_ratio_max * report.memory_max_bytes as f64) as u64;
+        let memory_max_bytes = self.config.memory_max(report.memory_max_bytes);
         let workers = &self.workers[first..];
         self.servers.push(DraftServer {
             load: workers.iter().map(|worker| worker.load).sum(),
@@ -258,7 +257,7 @@ impl<'a> Draft<'a> {
 
     fn is_overloaded(&self, worker: usize) -> bool {
         let worker = &self.workers[worker];
-        worker.load > worker.share.overloaded && worker.busy >= self.config.busy_min
+        worker.load > worker.share.overloaded && worker.busy >= BUSY_MIN
     }
 
     /// How load is spread now.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use evenkeel_types::WorkerRef;
 
-use super::draft::{Draft, Hold};
+use super::draft::{Draft, DraftWorker, Hold};
 use super::report::{BadReport, ClusterReport};
 use super::{ClusterConfig, Planner};
 
@@ -41,8 +41,12 @@ pub fn explain(
 fn kept(draft: &Draft<'_>, worker: usize) -> Kept {
     let source = &draft.workers()[worker];
     let others = (0..draft.workers().len()).filter(|&w| draft.workers()[w].server != source.server);
-    let used = |w: &usize| draft.workers()[*w].utilization();
-    let least = others.min_by(|a, b| used(a).total_cmp(&used(b)));
+    // One that is to be emptied only where all are.
+    let least = others.min_by(|&a, &b| {
+        let [a, b] = [a, b].map(|w| &draft.workers()[w]);
+        let accepts = |worker: &DraftWorker| draft.servers()[worker.server].accepts;
+        (accepts(b).cmp(&accepts(a))).then(a.utilization().total_cmp(&b.utilization()))
+    });
     let mut holds = BTreeMap::new();
     for &cachelet in &source.cachelets {
         let hold = least.map_or(Some(Hold::Drained), |to| draft.hold(cachelet, to));

@@ -41,7 +41,7 @@ mod tests;
 use evenkeel_types::WorkerRef;
 use serde::{Deserialize, Serialize};
 
-use crate::share::{BUSY_MIN, Utilization};
+use crate::share::Utilization;
 
 pub use crate::load::{LOAD_CLAMP, LOAD_CLAMP_FLOOR_RPS};
 pub use check::{Refusal, check};
@@ -57,8 +57,6 @@ pub use report::{
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClusterConfig {
-    /// A worker that is busy for less than this part of its time is not overloaded.
-    pub busy_min: f64,
     /// A cluster that uses more than this part of its capacity is hot as a whole.
     pub busy_all_hot: f64,
     /// The part that it is to use after servers were added.
@@ -80,6 +78,11 @@ pub struct ClusterConfig {
 }
 
 impl ClusterConfig {
+    /// Bytes of a server's memory that plans fill.
+    fn memory_max(&self, bytes: u64) -> u64 {
+        (self.memory_ratio_max * bytes as f64) as u64
+    }
+
     /// Bytes that one plan may copy of so many, but for its first move.
     fn bytes_max(&self, all: u64) -> u64 {
         ((self.bytes_ratio_max * all as f64) as u64).max(self.bytes_free)
@@ -89,7 +92,6 @@ impl ClusterConfig {
 impl Default for ClusterConfig {
     fn default() -> Self {
         ClusterConfig {
-            busy_min: BUSY_MIN,
             busy_all_hot: 0.85,
             busy_wanted: 0.6,
             memory_ratio_max: 0.95,

@@ -45,8 +45,6 @@ pub const GAINS_TRUSTED_MAX: u32 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PhaseConfig {
-    /// A worker that is busy for less than this part of its time is not overloaded.
-    pub busy_min: f64,
     /// Intervals that an imbalance has to last, and that it has to be gone for (the paper's four).
     pub intervals_min: u32,
     /// Intervals that a phase has to show what it can do before the next one is called besides.
@@ -74,7 +72,6 @@ pub struct PhaseConfig {
 impl Default for PhaseConfig {
     fn default() -> Self {
         PhaseConfig {
-            busy_min: BUSY_MIN,
             intervals_min: 4,
             intervals_patience: 4,
             replicated_keys_high: 60,
@@ -247,7 +244,7 @@ impl Phases {
     pub fn handle_interval(&mut self, interval: &Interval<'_>) -> Duties {
         assert_eq!(interval.loads.len(), interval.busy.len());
         let share = share_of(interval);
-        let now = self.measure(interval, share);
+        let now = Phases::measure(interval, share);
         self.last = now;
         self.interval += 1;
         self.log.measure(self.interval, now);
@@ -263,7 +260,7 @@ impl Phases {
         }
         self.lower_sampling(&now);
         self.count();
-        self.duties(&now, self.limits(interval, share))
+        self.duties(&now, Phases::limits(interval, share))
     }
 
     /// Tells what phase 2 made of its duty.
@@ -303,11 +300,10 @@ impl Phases {
         }
     }
 
-    fn measure(&self, interval: &Interval<'_>, share: Share) -> Measurement {
+    fn measure(interval: &Interval<'_>, share: Share) -> Measurement {
         let load_mean = mean(interval.loads);
-        let is_overloaded = |&(&load, &busy): &(&f64, &f64)| {
-            load > share.overloaded && busy >= self.config.busy_min
-        };
+        let is_overloaded =
+            |&(&load, &busy): &(&f64, &f64)| load > share.overloaded && busy >= BUSY_MIN;
         let workers = interval.loads.iter().zip(interval.busy);
         Measurement {
             load_max: interval.loads.iter().copied().fold(0.0, f64::max),
@@ -428,10 +424,10 @@ impl Phases {
 
     /// The limits of phase 2. Whoever is not busy enough to be overloaded has room whatever his share is, as far as the
     /// loads of this interval tell what a worker can do: when a hot spot is over, what is left of it is still uneven.
-    fn limits(&self, interval: &Interval<'_>, share: Share) -> LocalLimits {
+    fn limits(interval: &Interval<'_>, share: Share) -> LocalLimits {
         let busy: f64 = interval.busy.iter().sum();
         let idle_load = match busy > 0.0 {
-            true => self.config.busy_min * interval.loads.iter().sum::<f64>() / busy,
+            true => BUSY_MIN * interval.loads.iter().sum::<f64>() / busy,
             false => 0.0,
         };
         LocalLimits {

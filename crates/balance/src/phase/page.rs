@@ -4,7 +4,7 @@
 
 use core::fmt::Write;
 
-use super::super::share::TOLERANCE_MAX;
+use super::super::share::{BUSY_MIN, TOLERANCE_MAX};
 use super::{Event, MOVES, PhaseConfig, STATES, State};
 
 const PAGE: &str = concat!(
@@ -50,7 +50,7 @@ fn page() -> String {
          Whatever the state, lent cachelets go home when their lease is over and their home has room. With {} replicated\n\
          keys or more for each worker a server samples {} % of what it samples otherwise.",
         TOLERANCE_MAX * 100.0,
-        config.busy_min * 100.0,
+        BUSY_MIN * 100.0,
         config.replicated_keys_high,
         config.sampling_ratio_lowered * 100.0,
     )

@@ -9,7 +9,7 @@ mod stories;
 use super::*;
 use crate::local::Effort;
 use crate::mean;
-use crate::share::TOLERANCE_MAX;
+use crate::share::{BUSY_MIN, TOLERANCE_MAX};
 use crate::solver::WorkLimit;
 use evenkeel_types::ServerId;
 use evenkeel_types::random::SplitMix64;

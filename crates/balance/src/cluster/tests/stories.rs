@@ -197,4 +197,8 @@ fn what_stays_is_told_with_its_reason() {
         .for_each(|s| s.accepts = false);
     let told = kept(&report, &generous());
     assert_eq!(told[0].2, [(Hold::Rests, 1), (Hold::Drained, 2)]);
+    // An idle server that is to be emptied is not whom they would go to.
+    let mut too_hot = too_hot;
+    too_hot.servers[1].accepts = false;
+    assert_eq!(kept(&too_hot, &generous())[0].2, [(Hold::Load, 1)]);
 }
