@@ -95,44 +95,53 @@ fn assert_is_sound(report: &Value) {
     }
 }
 
-/// Whether it was long enough for the load to be balanced, and for counters that are read one after the other to agree.
+/// Whether it was long enough for the load to be balanced, and for counters that are read one after the other to agree. Of the
+/// phases with balancing one is enough: a machine that stands still spoils a phase.
 fn shows_balance(report: &Value) -> Result<(), String> {
     let phases = report["phases"].as_array().expect("a list");
-    let served = |phase: &Value| number(phase, "requests_per_second");
     let [off, on @ ..] = &phases[..] else {
         return Err("no phases".into());
     };
-    // The hot key alone is half as much again as its server can do. A machine that stands still spoils a phase.
-    let is_more = |on: &Value| served(on) > served(off) * MORE_SERVED;
-    let lost = |on: &Value| number(on, "errors") / served(on) / number(on, "measured_seconds");
-    if !on.iter().any(is_more) || on.iter().any(|on| lost(on) > LOST_MAX) {
-        return Err(format!("not more was served, or too much lost: {report}"));
-    }
-    if phases.iter().any(|phase| number(phase, "hit_ratio") < 0.9) {
-        return Err(format!("too few hits: {report}"));
-    }
     for phase in phases {
-        let rate = number(phase, "requests_per_second");
         let servers = phase["servers"].as_array().expect("a list");
-        let sum: f64 = servers
+        let answered = servers
             .iter()
-            .map(|server| number(server, "requests_per_second"))
-            .sum();
-        // What the clients were answered is what the servers have answered, but for what was on its
-        // way when the counters were read.
-        if (sum / rate - 1.0).abs() >= 0.2 {
-            return Err(format!("{sum} of {rate} are the servers': {phase}"));
+            .map(|server| number(server, "requests_per_second"));
+        let (answered, rate) = (answered.sum::<f64>(), number(phase, "requests_per_second"));
+        // But for what was on its way when the counters were read. Fewer are no wonder: the proxy answers gets of a key together, the
+        // more so the longer they wait.
+        if answered > 1.2 * rate {
+            return Err(format!(
+                "servers have answered {answered} of {rate}: {phase}"
+            ));
         }
     }
-    let skew = number(&phases[0], "server_load_max_over_mean");
-    for on in &phases[1..] {
-        let balance = number(on, "server_load_max_over_mean");
-        if skew <= balance {
-            return Err(format!("it was {skew} before, and then {balance}: {on}"));
-        }
-        if balance > BALANCED || number(on, "replicas") < 3.0 {
-            return Err(format!("it became {balance}: {on}"));
-        }
+    let shown: Vec<_> = on.iter().map(|on| is_balanced(off, on)).collect();
+    match shown.iter().any(Result::is_ok) {
+        true => Ok(()),
+        false => Err(format!("{shown:?}")),
+    }
+}
+
+/// Whether that is so of a phase with balancing beside one without.
+fn is_balanced(off: &Value, on: &Value) -> Result<(), String> {
+    let served = |phase: &Value| number(phase, "requests_per_second");
+    // The hot key alone is half as much again as its server can do.
+    if served(on) <= served(off) * MORE_SERVED {
+        return Err(format!("no more was served than {}: {on}", served(off)));
+    }
+    if number(on, "errors") > LOST_MAX * served(on) * number(on, "measured_seconds") {
+        return Err(format!("too much was lost: {on}"));
+    }
+    if number(off, "hit_ratio") < 0.9 || number(on, "hit_ratio") < 0.9 {
+        return Err(format!("too few hits: {off} {on}"));
+    }
+    let (skew, balance) = (
+        number(off, "server_load_max_over_mean"),
+        number(on, "server_load_max_over_mean"),
+    );
+    if skew <= balance || balance > BALANCED || number(on, "replicas") < 3.0 {
+        return Err(format!("it was {skew} before, and then {balance}: {on}"));
     }
     Ok(())
 }

@@ -544,3 +544,25 @@ fn documents_name_files_that_are_there_and_functions_that_are_in_them() {
         "{files} files, {functions} functions were named"
     );
 }
+
+#[test]
+fn each_requirement_names_what_proves_it() {
+    let page = read(&workspace().join("docs/papers.md"));
+    for (paper, count) in [('S', 11), ('M', 10)] {
+        for number in 1..=count {
+            let start = format!("| {paper}{number} | ");
+            let row = page.lines().find(|line| line.starts_with(&start));
+            let row = row.unwrap_or_else(|| panic!("no row {start}"));
+            let (_, proof) = row
+                .trim_end_matches(" |")
+                .rsplit_once(" | ")
+                .expect("cells");
+            // That these functions are there is another test's.
+            let proofs = code_spans(proof)
+                .iter()
+                .filter(|(_, span)| span.ends_with(".rs"))
+                .count();
+            assert!(proofs > 0, "nothing proves {paper}{number}");
+        }
+    }
+}

@@ -46,6 +46,7 @@ mod core;
 mod duration;
 pub mod election;
 mod event;
+mod heat;
 pub mod limits;
 mod load;
 mod map_draft;
@@ -78,6 +79,7 @@ pub use evenkeel_hotkeys::settings::{SETTINGS, Settings};
 pub use evenkeel_types::promise::Consistency;
 pub use evenkeel_types::promise::Promise;
 pub use event::{Cause, EventsBody, MapEvent};
+pub use heat::{HeatColumn, HeatView, HeatWorker};
 pub use members::{
     DrainRefusal, DrainRequest, DrainView, DrainsView, Electorate, RemoveRefusal, RemovedView,
     SavedServer, WorkerName,

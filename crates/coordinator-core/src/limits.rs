@@ -63,6 +63,16 @@ pub const PLAN_LOOK: Duration = Duration::from_secs(1);
 /// Loads that are older count as unknown.
 pub const LOADS_AGE_MAX: Duration = Duration::from_secs(3);
 
+/// Time between two columns of the heat map: loads are averaged over a second and a half, so that more would show nothing new.
+pub const HEAT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Columns of the heat map that are kept, and told at most: five minutes.
+pub const HEAT_COLUMNS_MAX: usize = 300;
+
+/// Loads of cachelets that are kept in all columns, so that they take 6 MB and an answer stays under [`ANSWER_LEN_MAX`]: with more than
+/// 1,747 cachelets the map goes less far back.
+pub const HEAT_CELLS_MAX: usize = 1 << 19;
+
 /// Looks in a row for which workers have to be overloaded before there is a plan (MBal, section 3: four epochs). A
 /// server that can help itself does so in half of that time.
 pub const PLAN_INTERVALS: u32 = 4;

@@ -11,6 +11,9 @@ use crate::answer::{Shared, bad_query, error, told, unsaved};
 use crate::desk::Unsaved;
 use evenkeel_coordinator_core::{LoadOrder, ReleaseRefusal};
 
+/// Columns of the heat map that are told to who does not say how many.
+const HEAT_COLUMNS_TOLD: usize = 60;
+
 /// In which order loads are wanted, and of how many workers and cachelets; of all where it does not say.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,6 +34,25 @@ pub(crate) async fn list(
     let most = limit.unwrap_or(usize::MAX);
     let loads = desk.look(|core, now| core.cluster_loads(now.monotonic, sort, most));
     told(loads.await)
+}
+
+/// How many columns of the heat map are wanted; a minute's where it does not say.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WantedHeat {
+    columns: Option<usize>,
+}
+
+pub(crate) async fn heat(
+    State(desk): Shared,
+    wanted: Result<Query<WantedHeat>, QueryRejection>,
+) -> Response {
+    let Query(WantedHeat { columns }) = match wanted {
+        Ok(wanted) => wanted,
+        Err(rejection) => return bad_query(&rejection),
+    };
+    let most = columns.unwrap_or(HEAT_COLUMNS_TOLD);
+    told(desk.look(|core, now| core.heat(now.monotonic, most)).await)
 }
 
 pub(crate) async fn release(

@@ -52,6 +52,7 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
             "/api/v1/cachelets/{cachelet}/release",
             post(cachelets::release),
         )
+        .route("/api/v1/heat", get(cachelets::heat))
         .route("/api/v1/hotkeys", get(cluster_hot_keys))
         .route("/api/v1/hotkeys/events", get(hot_key_events))
         .route("/api/v1/proxies", get(proxies))

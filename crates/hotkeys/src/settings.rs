@@ -23,6 +23,9 @@ pub struct Settings {
     pub hot_sampling: Option<f64>,
     /// Part of a worker's load from which on a key is hot, in per cent. Below half of it, it has cooled.
     pub hot_share: f64,
+    /// How many reads a write outweighs; `None` for what goes with the consistency, see
+    /// [`write_weight`](super::config::write_weight).
+    pub hot_write_weight: Option<f64>,
     /// Load from which on a worker looks for hot keys, in small requests a second; `None` for what
     /// [`TriggerConfig`](evenkeel_balance::load::TriggerConfig) says.
     pub hot_trigger_rps: Option<f64>,
@@ -38,19 +41,24 @@ impl Default for Settings {
             lease_ms: None,
             hot_sampling: None,
             hot_share: 1.0,
+            hot_write_weight: None,
             hot_trigger_rps: None,
             gamma_max: GAMMA_MAX_DEFAULT,
         }
     }
 }
 
+/// Most reads that a write may outweigh. With more, nothing that is ever written would have replicas: `hot_keys=off` says that.
+pub const WRITE_WEIGHT_MAX: f64 = 1000.0;
+
 /// The name of each setting, and what it may be.
-pub const SETTINGS: [(&str, &str); 7] = [
+pub const SETTINGS: [(&str, &str); 8] = [
     ("hot_keys", "off, observe or on"),
     ("hot_keys_consistency", "lease or atomic"),
     ("lease_ms", "whole milliseconds, 50 to 10000"),
     ("hot_sampling", "per cent, 0 to 100"),
     ("hot_share", "per cent, 0 to 100"),
+    ("hot_write_weight", "reads, 0 to 1000"),
     ("hot_trigger_rps", "requests a second, from 0"),
     ("gamma_max", "a whole number of replicas, 0 to 255"),
 ];
@@ -71,6 +79,7 @@ impl Settings {
     pub fn unsound(&self) -> Option<&'static str> {
         // NaN is in no range.
         let is_part = |percent: f64| (0.0..=100.0).contains(&percent);
+        let is_weight = |weight: f64| (0.0..=WRITE_WEIGHT_MAX).contains(&weight);
         let is_rate = |rate: f64| rate.is_finite() && rate >= 0.0;
         let checks = [
             (
@@ -79,6 +88,10 @@ impl Settings {
             ),
             ("hot_sampling", self.hot_sampling.is_none_or(is_part)),
             ("hot_share", is_part(self.hot_share)),
+            (
+                "hot_write_weight",
+                self.hot_write_weight.is_none_or(is_weight),
+            ),
             ("hot_trigger_rps", self.hot_trigger_rps.is_none_or(is_rate)),
         ];
         let wrong = checks.iter().find(|(_, is_sound)| !is_sound);
@@ -104,13 +117,15 @@ mod tests {
     #[test]
     fn what_is_out_of_bounds_is_named() {
         type Break = fn(&mut Settings);
-        let cases: [(&str, Break); 8] = [
+        let cases: [(&str, Break); 10] = [
             ("lease_ms", |it| it.lease_ms = Some(49)),
             ("lease_ms", |it| it.lease_ms = Some(10_001)),
             ("lease_ms", |it| it.lease_ms = Some(u64::MAX)),
             ("hot_sampling", |it| it.hot_sampling = Some(100.1)),
             ("hot_share", |it| it.hot_share = -1.0),
             ("hot_share", |it| it.hot_share = f64::NAN),
+            ("hot_write_weight", |it| it.hot_write_weight = Some(-0.1)),
+            ("hot_write_weight", |it| it.hot_write_weight = Some(1000.1)),
             ("hot_trigger_rps", |it| it.hot_trigger_rps = Some(-0.1)),
             ("hot_trigger_rps", |it| {
                 it.hot_trigger_rps = Some(f64::INFINITY);

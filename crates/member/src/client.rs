@@ -13,9 +13,9 @@ use crate::member::REDIRECTS_MAX;
 use evenkeel_coordinator_core::EventsBody;
 use evenkeel_coordinator_core::plans::{Plan, PlanSettings, PlansExplained, PlansView};
 use evenkeel_coordinator_core::{
-    ClusterLoadsView, DrainRequest, DrainView, DrainsView, LoadOrder, MapEvent, MigrationRequest,
-    MigrationView, MigrationsView, ProxiesView, ReleasedView, RemovedView, ServerView, ServersView,
-    Settings,
+    ClusterLoadsView, DrainRequest, DrainView, DrainsView, HeatView, LoadOrder, MapEvent,
+    MigrationRequest, MigrationView, MigrationsView, ProxiesView, ReleasedView, RemovedView,
+    ServerView, ServersView, Settings,
 };
 
 /// A client of one coordinator. Every call takes at most a second.
@@ -150,6 +150,15 @@ impl ApiClient {
             LoadOrder::Load => "load",
         };
         self.get(&format!("/api/v1/cachelets?sort={sort}&limit={most}"))
+    }
+
+    /// The loads of the last seconds, a column each, at most so many.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached.
+    pub fn heat(&self, columns: usize) -> ClientResult<HeatView> {
+        self.get(&format!("/api/v1/heat?columns={columns}"))
     }
 
     /// All proxies that are members.

@@ -293,9 +293,6 @@ fn scan<'a>(key: &'a [u8], words: Words<'a>) -> Result<MetaFlags<'a>, &'static [
             b'M' if token.len() != 1 => fault = Some(text::BAD_MODE_LEN),
             // To memcached these letters do not exist at all, so a fault in them is no better.
             b'H' | b'W' | b'Y' if number::plain(token).is_none() => return Err(text::INVALID_FLAG),
-            b'U' if number::plain(token).is_none_or(|value| value > u64::from(u16::MAX)) => {
-                return Err(text::INVALID_FLAG);
-            }
             b'A' | b'G' | b'X' if !token.is_empty() => return Err(text::INVALID_FLAG),
             _ if KNOWN & bit(letter) == 0 => return Err(text::INVALID_FLAG),
             _ => {}
@@ -314,7 +311,7 @@ fn scan<'a>(key: &'a [u8], words: Words<'a>) -> Result<MetaFlags<'a>, &'static [
 const KNOWN: u64 = letters(b"CDEFIJLMNOPRTbcfhklqstuvx") | EXTENSION;
 
 /// Flags of the extension.
-const EXTENSION: u64 = letters(b"AGHUWXY");
+const EXTENSION: u64 = letters(b"AGHWXY");
 
 const fn letters(letters: &[u8]) -> u64 {
     let mut bits = 0;

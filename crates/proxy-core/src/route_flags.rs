@@ -1,6 +1,6 @@
 //! Our own flags in requests to Evenkeel workers.
 
-use evenkeel_types::{CacheletId, Epoch};
+use evenkeel_types::Epoch;
 
 /// What comes before how many others were answered with what was read before: the last of our own flags. It makes two reads no less
 /// identical.
@@ -13,9 +13,8 @@ pub(crate) struct RouteFlags {
     len: usize,
 }
 
-/// `c`, `Y` and 20 digits, `U` and 5 digits, `G` or `W` and 20 digits, `H` and 20 digits, four spaces.
-pub(crate) const ROUTE_FLAGS_LEN_MAX: usize =
-    2 + 1 + 20 + 1 + 1 + 5 + 1 + 1 + 20 + COUNT_FLAG.len() + 20;
+/// `c`, `Y` and 20 digits, `G` or `W` and 20 digits, `H` and 20 digits, three spaces.
+pub(crate) const ROUTE_FLAGS_LEN_MAX: usize = 2 + 1 + 20 + 1 + 1 + 20 + COUNT_FLAG.len() + 20;
 
 /// What comes before our own flags where the answer is to tell a version that the application did not ask for.
 pub(crate) const ASKS_VERSION: &[u8] = b"c ";
@@ -31,23 +30,21 @@ impl Default for RouteFlags {
 
 impl RouteFlags {
     /// Of a request for a copy at a shadow worker, or with this mark at its home; 0 for none.
-    pub fn new(epoch: Epoch, cachelet: CacheletId, replica: bool, mark: u64) -> Self {
-        RouteFlags::default().and(epoch, cachelet, replica, mark)
+    pub fn new(epoch: Epoch, replica: bool, mark: u64) -> Self {
+        RouteFlags::default().and(epoch, replica, mark)
     }
 
     /// The same of a write that is to be answered with its version.
-    pub(crate) fn asking_version(epoch: Epoch, cachelet: CacheletId, mark: u64) -> Self {
+    pub(crate) fn asking_version(epoch: Epoch, mark: u64) -> Self {
         let mut flags = RouteFlags::default();
         flags.push(ASKS_VERSION);
-        flags.and(epoch, cachelet, false, mark)
+        flags.and(epoch, false, mark)
     }
 
-    fn and(self, epoch: Epoch, cachelet: CacheletId, replica: bool, mark: u64) -> Self {
+    fn and(self, epoch: Epoch, replica: bool, mark: u64) -> Self {
         let mut flags = self;
         flags.push(b"Y");
         flags.push(itoa::Buffer::new().format(epoch.0).as_bytes());
-        flags.push(b" U");
-        flags.push(itoa::Buffer::new().format(cachelet.0).as_bytes());
         if replica {
             flags.push(b" G");
         } else if mark > 0 {
@@ -90,22 +87,19 @@ impl RouteFlags {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_types::CacheletId;
-    use evenkeel_types::Epoch;
 
     #[test]
     fn the_longest_route_flags_fit_and_are_found_again() {
-        let flags =
-            |replica, mark| RouteFlags::new(Epoch(u64::MAX), CacheletId(u16::MAX), replica, mark);
-        let marked = b"Y18446744073709551615 U65535 W18446744073709551615";
+        let flags = |replica, mark| RouteFlags::new(Epoch(u64::MAX), replica, mark);
+        let marked = b"Y18446744073709551615 W18446744073709551615";
         assert_eq!(flags(false, u64::MAX).text(), marked);
-        let longest = RouteFlags::asking_version(Epoch(u64::MAX), CacheletId(u16::MAX), u64::MAX);
+        let longest = RouteFlags::asking_version(Epoch(u64::MAX), u64::MAX);
         assert_eq!(longest.text(), [b"c ", &marked[..]].concat());
         let flags = flags(true, 7);
-        assert_eq!(flags.text(), b"Y18446744073709551615 U65535 G");
+        assert_eq!(flags.text(), b"Y18446744073709551615 G");
         let request = [b"mg k v ", flags.text(), b"\r\n"].concat();
         let (start, end) = flags.place(request.len(), 2);
-        assert_eq!(&request[start..end], b" Y18446744073709551615 U65535 G");
+        assert_eq!(&request[start..end], b" Y18446744073709551615 G");
         assert_eq!(RouteFlags::default().place(10, 2), (0, 0));
     }
 }

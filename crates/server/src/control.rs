@@ -69,6 +69,8 @@ pub enum Control {
 pub struct Gauges {
     /// Bits of the undiverted load, in requests per second.
     load: AtomicU64,
+    /// Bits of the part of the machine's network that is used.
+    network: AtomicU64,
     /// Epoch of the map that the worker works by.
     epoch: AtomicU64,
     /// Whether there is anything to tell of hot keys.
@@ -89,6 +91,16 @@ impl Gauges {
     /// Undiverted load, in requests per second.
     pub fn load(&self) -> f64 {
         f64::from_bits(self.load.load(Ordering::Relaxed))
+    }
+
+    /// Says how much of what the machine's network can carry it carries, from 0 to 1.
+    pub fn set_network(&self, utilization: f64) {
+        self.network.store(utilization.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Part of what the machine's network can carry that it carries.
+    pub fn network(&self) -> f64 {
+        f64::from_bits(self.network.load(Ordering::Relaxed))
     }
 
     /// The worker says whether there is anything to tell of hot keys.

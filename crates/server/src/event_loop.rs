@@ -526,7 +526,7 @@ impl Worker {
 
     fn keep_time(&mut self, now: Now) {
         if now.monotonic >= self.parts.core.poll_deadline() {
-            if let Some(idle) = self.naps.take(now.monotonic) {
+            if let Some(idle) = self.naps.take(now.monotonic, self.parts.gauges.network()) {
                 self.parts.core.handle_slept(idle);
             }
             self.parts.core.handle_timeout(now);

@@ -11,13 +11,13 @@ use evenkeel_control::{LoadReport, MemberKind};
 use evenkeel_hotkeys::config::Mode;
 use evenkeel_member::access::Access;
 use evenkeel_member::{MemberConfig, MemberEvent, MemberHandle, Report};
-use evenkeel_runtime::{ProcessSignal, UsageError};
+use evenkeel_runtime::{Interfaces, ProcessSignal, UsageError};
 use evenkeel_types::map::MIGRATIONS_MAX;
 use evenkeel_types::{BootId, Epoch, ServerId};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What takes part in a membership: it is asked for reports, and told what is new.
 pub struct Parts {
@@ -86,7 +86,12 @@ pub fn join(
     let asking = balancer.clone();
     let reporting_end = Arc::clone(&end);
     let mut confirmed = Epoch(0);
+    let mut interfaces = Interfaces::new();
     let report = move || {
+        let network = interfaces.utilization(Instant::now());
+        for worker in &reporting {
+            worker.gauges.set_network(network);
+        }
         let migrations = migrations(&reporting, &mut confirmed);
         Report {
             leased: reporting_lease.needs_leases(),

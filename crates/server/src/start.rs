@@ -35,7 +35,7 @@ use evenkeel_types::map::cachelets_per_worker;
 use evenkeel_types::{BootId, Version};
 use mio::{Poll, Waker};
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
@@ -141,10 +141,12 @@ impl Server {
         let hurrier = Arc::new(OnceLock::new());
         let threads = polls.into_iter().zip(transports).zip(meshes);
         for (index, ((poll, transport), mesh)) in threads.enumerate() {
-            let listener = match worker_address(args, worker_ip, index as u16)? {
-                Some(address) => Some(bind_tcp(address, args.listen_backlog)?),
-                None => None,
-            };
+            let port = args.worker_port(index as u16)?;
+            let listener = port.map(|port| {
+                bind_tcp(SocketAddr::new(worker_ip, port), args.listen_backlog)
+                    .context("a worker has no port (--worker-port)")
+            });
+            let listener = listener.transpose()?;
             let address = listener.as_ref().and_then(Listener::address);
             worker_ports.extend(address.map(|address| address.port()));
             let (stream_sender, incoming) = channel();
@@ -468,19 +470,6 @@ fn certificates(
     }
     let kinds = listeners.kinds.iter().map(|kind| kind.tls);
     Certificates::load(&extended.tls, kinds, clock).map(|them| Some(Arc::new(them)))
-}
-
-/// Where a worker listens for aware clients and other servers; `None` when nobody would come, because
-/// there is no cluster: a port more is a hole more.
-fn worker_address(args: &Args, ip: IpAddr, index: u16) -> Result<Option<SocketAddr>, UsageError> {
-    let port = match args.worker_port {
-        0 if args.coordinator.is_empty() => return Ok(None),
-        0 => 0,
-        first => first.checked_add(index).ok_or_else(|| {
-            UsageError(format!("--worker-port {first}: not enough ports above it"))
-        })?,
-    };
-    Ok(Some(SocketAddr::new(ip, port)))
 }
 
 fn worker_config(args: &Args, extended: &Extended, clock: Clock, boot: BootId) -> WorkerConfig {

@@ -186,7 +186,7 @@ fn short(
 
 fn routed(line: MetaLine<'_>, route: Route) -> MetaLine<'_> {
     match route {
-        Some((epoch, cachelet)) => line.number(b'Y', epoch.0).number(b'U', cachelet.0),
+        Some((epoch, _)) => line.number(b'Y', epoch.0),
         None => line,
     }
 }
@@ -235,10 +235,10 @@ mod tests {
         let route = Some((Epoch(12), CacheletId(3)));
         assert_eq!(
             text(|out| get(Protocol::Meta, &keys, route, out)),
-            "mg a v Y12 U3\r\nmg bc v Y12 U3\r\n"
+            "mg a v Y12\r\nmg bc v Y12\r\n"
         );
         let aware = text(|out| store(Protocol::Meta, StoreVerb::Set, b"a", b"xy", 0, route, out));
-        assert_eq!(aware, "ms a 2 Y12 U3\r\nxy\r\n");
+        assert_eq!(aware, "ms a 2 Y12\r\nxy\r\n");
     }
 
     #[test]

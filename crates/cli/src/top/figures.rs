@@ -1,5 +1,7 @@
 //! What `evenkeel top` shows of a moment: plain numbers, without a terminal.
 
+use evenkeel_coordinator_core::HeatView;
+
 use crate::watch::{Holdings, HotKey, ServerStats, rate};
 use serde::Serialize;
 
@@ -54,6 +56,9 @@ pub struct Figures {
     pub hot_keys: Vec<HotKey>,
     /// What is wrong with the source of the servers, if anything.
     pub warning: Option<String>,
+    /// Where it was asked for, and there is a coordinator that tells it.
+    #[serde(skip)]
+    pub heat: Option<HeatView>,
 }
 
 impl Figures {
@@ -93,6 +98,7 @@ impl Figures {
             servers,
             hot_keys,
             warning,
+            heat: None,
         }
     }
 }

@@ -7,6 +7,7 @@
 //! ```
 
 mod figures;
+mod heat;
 mod proxy;
 mod screen;
 
@@ -90,9 +91,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut observer = Observer::new(args)?;
     if args.once || args.format == Format::Json {
-        observer.look();
+        observer.look(false);
         thread::sleep(interval);
-        return print(&observer.look(), args.format);
+        return print(&observer.look(false), args.format);
     }
     if !io::stdout().is_terminal() {
         bail!(
@@ -112,20 +113,24 @@ fn show(
     interval: Duration,
 ) -> anyhow::Result<()> {
     let mut view = View::default();
-    let mut figures = observer.look();
+    let mut figures = observer.look(view.heat);
     let mut next = Instant::now() + interval;
     loop {
         terminal.draw(|frame| screen::draw(frame, &figures, &view))?;
         if event::poll(next.saturating_duration_since(Instant::now()))? {
+            let had_heat = view.heat;
             if let Event::Key(key) = event::read()?
                 && press(&mut view, key, figures.len())
             {
                 return Ok(());
             }
+            if view.heat && !had_heat {
+                next = Instant::now();
+            }
         } else {
             next = Instant::now() + interval;
             if !view.paused {
-                figures = observer.look();
+                figures = observer.look(view.heat);
             }
         }
     }
@@ -139,6 +144,7 @@ fn press(view: &mut View, key: KeyEvent, servers: usize) -> bool {
     match key.code {
         KeyCode::Char('q') | KeyCode::Esc => return true,
         KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return true,
+        KeyCode::Char('h') => view.heat = !view.heat,
         KeyCode::Char('s') => view.order = view.order.next(),
         KeyCode::Char('p') => view.paused = !view.paused,
         KeyCode::Down => view.scrolled = (view.scrolled + 1).min(servers.saturating_sub(1)),
@@ -238,8 +244,8 @@ impl Observer {
         Ok(observer)
     }
 
-    /// What happened since the last look.
-    fn look(&mut self) -> Shown {
+    /// What happened since the last look, and the heat map where it is wanted.
+    fn look(&mut self, heat: bool) -> Shown {
         let now = Instant::now();
         let seconds = self
             .looked
@@ -247,12 +253,16 @@ impl Observer {
             .map_or(0.0, |last| (now - last).as_secs_f64());
         match &mut self.proxy {
             Some(proxy) => Shown::Proxy(proxy.look(seconds)),
-            None => Shown::Servers(self.look_at_servers(seconds)),
+            None => Shown::Servers(self.look_at_servers(seconds, heat)),
         }
     }
 
-    fn look_at_servers(&mut self, seconds: f64) -> Figures {
+    fn look_at_servers(&mut self, seconds: f64, heat: bool) -> Figures {
         self.find_members();
+        let heat = match &self.coordinator {
+            Some(api) if heat => api.heat(screen::HEAT_COLUMNS).ok(),
+            _ => None,
+        };
         let mut known = std::mem::take(&mut self.watches);
         let mut asked: Vec<_> = self
             .members
@@ -279,7 +289,10 @@ impl Observer {
             self.watches.insert(watch.address(), watch);
             looks.push((member, stats));
         }
-        Figures::new(seconds, &looks, self.warning.clone())
+        Figures {
+            heat,
+            ..Figures::new(seconds, &looks, self.warning.clone())
+        }
     }
 
     /// Servers may have come and gone. While the coordinator is away the last ones are watched on.

@@ -1,16 +1,23 @@
 //! Draws figures on a terminal.
 
 use super::figures::{Figures, Order, ServerLine};
+use super::heat::{self, Part};
 use super::proxy;
 use crate::watch::HotKey;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Table};
 
 /// A server with more than this by the mean of all is worth a look.
 const UNEVEN: f64 = 1.15;
+
+/// Columns of the heat map that are asked for: as many seconds as the widest terminals show.
+pub const HEAT_COLUMNS: usize = 300;
+
+/// Letters of a worker's or some cachelets' name that the heat map shows.
+const HEAT_LABEL: usize = 16;
 
 /// What there is to see.
 pub enum Shown {
@@ -33,6 +40,8 @@ impl Shown {
 pub struct View {
     pub order: Order,
     pub paused: bool,
+    /// The heat map in place of the tables.
+    pub heat: bool,
     /// Servers above the first one that is shown.
     pub scrolled: usize,
 }
@@ -91,9 +100,54 @@ fn draw_servers(frame: &mut Frame<'_>, figures: &Figures, view: &View) {
     ])
     .areas(frame.area());
     frame.render_widget(Paragraph::new(head(figures)), areas[0]);
+    frame.render_widget(Paragraph::new(foot(view)), areas[3]);
+    if view.heat {
+        let area = areas[1].union(areas[2]);
+        let block = Block::bordered().title("load of workers and cachelets, a column a second");
+        let (width, height) = (area.width.saturating_sub(2), area.height.saturating_sub(2));
+        let lines = heat_map(figures, usize::from(width), usize::from(height));
+        frame.render_widget(Paragraph::new(lines).block(block), area);
+        return;
+    }
     frame.render_widget(servers(figures, view), areas[1]);
     frame.render_widget(hot_keys_table(figures), areas[2]);
-    frame.render_widget(Paragraph::new(foot(view)), areas[3]);
+}
+
+/// Two parts, each with a line that says what its darkest shade means.
+fn heat_map(figures: &Figures, width: usize, height: usize) -> Vec<Line<'static>> {
+    let Some(view) = &figures.heat else {
+        return vec![Line::from(
+            "none: it comes from a coordinator, --coordinator URL",
+        )];
+    };
+    let [workers, cachelets] = heat::parts(view, height.saturating_sub(2));
+    let columns = width.saturating_sub(HEAT_LABEL + 1);
+    let lines = |what: &str, part: Part| {
+        let head = format!("{what}, at most {}/s", count(part.highest as f64));
+        let head = Line::styled(head, Style::new().add_modifier(Modifier::DIM));
+        let rows = part.lines.into_iter().map(move |line| {
+            let newest = line.loads.len().saturating_sub(columns);
+            let mut spans = vec![Span::from(format!(
+                "{:<HEAT_LABEL$.HEAT_LABEL$} ",
+                line.label
+            ))];
+            spans.extend(line.loads[newest..].iter().map(|load| {
+                let by_highest = load.unwrap_or(0) as f64 / part.highest.max(1) as f64;
+                let color = match by_highest {
+                    b if b > 0.8 => Color::Red,
+                    b if b > 0.5 => Color::Yellow,
+                    _ => Color::Green,
+                };
+                let shade = heat::shade(*load, part.highest);
+                Span::styled(shade.to_string(), Style::new().fg(color))
+            }));
+            Line::from(spans)
+        });
+        std::iter::once(head).chain(rows).collect::<Vec<_>>()
+    };
+    let mut all = lines("workers", workers);
+    all.extend(lines("cachelets", cachelets));
+    all
 }
 
 fn head(figures: &Figures) -> Vec<Line<'static>> {
@@ -117,7 +171,7 @@ fn foot(view: &View) -> Line<'static> {
     let paused = if view.paused { "  PAUSED" } else { "" };
     let order = view.order.name();
     Line::from(format!(
-        "q quit   s sorted by {order}   p pause   up/down scroll{paused}"
+        "q quit   h heat map   s sorted by {order}   p pause   up/down scroll{paused}"
     ))
 }
 
@@ -272,6 +326,34 @@ mod tests {
         };
         assert!(at("s2  ") < at("s1  "), "the most loaded is first");
         assert!(at("│hot ") < at("│warm "), "the hottest is first");
+    }
+
+    #[test]
+    fn the_heat_map_takes_the_place_of_the_tables() {
+        let mut figures = Figures::new(1.0, &looks(), None);
+        let view = View {
+            heat: true,
+            ..View::default()
+        };
+        let text = drawn(&figures, &view, 60, 24);
+        assert!(text.contains("none: it comes from a coordinator"), "{text}");
+        figures.heat = Some(heat::tests::view());
+        let text = drawn(&figures, &view, 60, 24);
+        for part in [
+            "4000 requests/s",
+            "workers, at most 900/s",
+            "s1/0             @-",
+            "s1/1              -",
+            "cachelets, at most 540/s",
+            "6                @-",
+            "7                ??",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+        assert!(!text.contains("requests/s of mean"), "{text}");
+        for (width, height) in [(1, 1), (10, 3), (19, 8), (300, 100)] {
+            drawn(&figures, &view, width, height);
+        }
     }
 
     #[test]

@@ -90,6 +90,9 @@ impl Member {
                 listen.ip().to_string(),
                 "-p".into(),
                 listen.port().to_string(),
+                // The ports above may be other members'.
+                "--worker-port".into(),
+                "0".into(),
                 // Whoever runs `up` has decided already; of others than root this asks nothing.
                 "-u".into(),
                 "root".into(),
@@ -212,12 +215,30 @@ mod tests {
         let mut server = member("server", "127.0.0.1:0");
         assert_eq!(
             server.listen_arguments(),
-            ["-l", "127.0.0.1", "-p", "0", "-u", "root"]
+            [
+                "-l",
+                "127.0.0.1",
+                "-p",
+                "0",
+                "--worker-port",
+                "0",
+                "-u",
+                "root"
+            ]
         );
         server.address = "127.0.0.1:4711".parse().ok();
         assert_eq!(
             server.listen_arguments(),
-            ["-l", "127.0.0.1", "-p", "4711", "-u", "root"]
+            [
+                "-l",
+                "127.0.0.1",
+                "-p",
+                "4711",
+                "--worker-port",
+                "0",
+                "-u",
+                "root"
+            ]
         );
         let proxy = member("proxy", "127.0.0.1:7");
         assert_eq!(proxy.listen_arguments(), ["-l", "127.0.0.1:7"]);

@@ -23,6 +23,10 @@ impl CoordinatorCore {
         self.members.mark_silent(at, &mut self.draft);
         self.migrations.tend(at, &mut self.members, &mut self.draft);
         self.tend_plans(now);
+        if self.heat.is_due(at) {
+            let loads = self.server_loads(at);
+            self.heat.note(at, self.draft.slots().len(), &loads);
+        }
         self.place(at);
         self.plans.hear_ends(at, self.migrations.take_ends());
         self.members.forget_gone(at, &mut self.draft);

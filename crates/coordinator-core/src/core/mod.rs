@@ -20,6 +20,7 @@ use crate::cluster_hot_keys::{
 use crate::cluster_loads::{ClusterLoads, ClusterLoadsView, LoadNewsCounts, LoadOrder, ServerLoad};
 use crate::config::{ConfigError, CoordinatorConfig};
 use crate::event::{Cause, MapEvent};
+use crate::heat::{Heat, HeatView};
 use crate::limits;
 use crate::load::MeanLoad;
 use crate::map_draft::MapDraft;
@@ -95,6 +96,7 @@ pub struct CoordinatorCore {
     events: VecDeque<MapEvent>,
     hot_keys: ClusterHotKeys,
     loads: ClusterLoads,
+    heat: Heat,
     counters: Counters,
 }
 
@@ -125,6 +127,7 @@ impl CoordinatorCore {
             events: VecDeque::new(),
             hot_keys: ClusterHotKeys::default(),
             loads: ClusterLoads::default(),
+            heat: Heat::default(),
             counters: Counters::default(),
             config,
         })
@@ -383,6 +386,11 @@ impl CoordinatorCore {
     pub fn cluster_loads(&self, now: Instant, order: LoadOrder, most: usize) -> ClusterLoadsView {
         let loads = &self.loads;
         loads.view(now, (order, most), &self.members, &self.draft)
+    }
+
+    /// The loads of the last minutes, at most so many columns of them.
+    pub fn heat(&self, now: Instant, most: usize) -> HeatView {
+        self.heat.view(now, most, &self.members)
     }
 
     /// Counts of what servers told of their loads.

@@ -3,6 +3,7 @@
 mod bad_input;
 mod drains;
 mod fence;
+mod heat;
 mod loads;
 mod migrations;
 mod names;

@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::LazyLock;
 
-use evenkeel_testkit::worker_ports;
+use evenkeel_testkit::{poll_until, worker_ports};
 use serde_json::{Value, json};
 
-use crate::support::{Running, args, beat, call, exchange, request};
+use crate::support::{DEADLINE, Running, args, beat, call, exchange, request};
 use evenkeel_coordinator_core::limits::HEARTBEAT_LEN_MAX;
 
 fn heartbeat() -> Value {
@@ -220,6 +220,32 @@ fn loads_of_cachelets_are_shown() {
     assert_error(get(at, "/api/v1/cachelets?sort=name"), 400, "bad_query");
     assert_error(get(at, "/api/v1/cachelets?sorted=load"), 400, "bad_query");
     assert_error(get(at, "/api/v1/cachelets?limit=-1"), 400, "bad_query");
+}
+
+#[test]
+fn the_loads_of_the_last_seconds_are_shown_column_by_column() {
+    let running = Running::start(&args());
+    let at = running.address;
+    post(at, &heartbeat().to_string());
+    let heat = poll_until(DEADLINE, "a column with loads", || {
+        post(at, &measuring().to_string());
+        let (status, heat) = json_of(get(at, "/api/v1/heat?columns=2"));
+        assert_eq!(status, 200);
+        let columns = heat["columns"].as_array().unwrap();
+        assert!(columns.len() <= 2);
+        let is_told = columns.last()?["cachelets"][1] == json!(40);
+        is_told.then_some(heat)
+    });
+    assert_eq!(heat["workers"][0], json!({"server": "s1", "worker": 0}));
+    let last = heat["columns"].as_array().unwrap().last().unwrap();
+    // Its own 70 and the replicas' 70.
+    assert_eq!(
+        (&last["workers"][0], &last["owners"][1]),
+        (&json!(140), &json!(0))
+    );
+    assert_eq!(last["cachelets"][2], Value::Null);
+    assert_error(get(at, "/api/v1/heat?columns=all"), 400, "bad_query");
+    assert_error(get(at, "/api/v1/heat?rows=3"), 400, "bad_query");
 }
 
 #[test]

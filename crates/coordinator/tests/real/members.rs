@@ -22,6 +22,7 @@ const OFF: Settings = Settings {
     lease_ms: None,
     hot_sampling: None,
     hot_share: 1.0,
+    hot_write_weight: None,
     hot_trigger_rps: None,
     gamma_max: 63,
 };

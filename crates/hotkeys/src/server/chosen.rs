@@ -28,8 +28,18 @@ impl HotKeys {
         config.hot_share = settings.hot_share / 100.0;
         config.cold_share = config.hot_share / 2.0;
         config.gamma_max = settings.gamma_max;
+        if settings.hot_write_weight != self.chosen_write_weight {
+            self.chosen_write_weight = settings.hot_write_weight;
+            self.weigh_writes();
+        }
         self.trigger.set_threshold(settings.hot_trigger_rps);
         self.set_mode(now, settings.hot_keys);
+    }
+
+    /// Makes a write outweigh as many reads as was chosen, or else as goes with the consistency.
+    fn weigh_writes(&mut self) {
+        let usual = write_weight(self.config.consistency);
+        self.config.write_weight = self.chosen_write_weight.unwrap_or(usual);
     }
 
     /// What readers are promised by the map that is in use.
@@ -47,7 +57,7 @@ impl HotKeys {
         self.config.lease = promise.lease();
         if promise.consistency != self.config.consistency {
             self.config.consistency = promise.consistency;
-            self.config.write_weight = write_weight(promise.consistency);
+            self.weigh_writes();
         }
         if self.config.lease < before {
             let until = now + waited;

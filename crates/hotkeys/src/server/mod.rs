@@ -222,6 +222,8 @@ pub struct HotKeys {
     /// Orders about replicas since the last slot.
     replica_orders: Work,
     trigger: Trigger,
+    /// Reads that a write outweighs, where that was chosen.
+    chosen_write_weight: Option<f64>,
     /// What replicas of its keys take away from this worker, or would if they were not only observed, in small requests
     /// per second: at the end of the last slot, and of what was promoted since.
     taken_away: f64,
@@ -308,6 +310,7 @@ impl HotKeys {
             replica_reads: Work::default(),
             replica_orders: Work::default(),
             trigger: Trigger::new(config.trigger.clone()),
+            chosen_write_weight: None,
             taken_away: 0.0,
             mean_worker_load: None,
             next_slot: now + SLOT,

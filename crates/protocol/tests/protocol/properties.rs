@@ -225,7 +225,7 @@ fn meta_request(random: &mut Random, out: &mut Vec<u8>) {
         format!(" F{}", random.number() as u32).into_bytes(),
         format!(" D{} J{}", random.number(), random.number()).into_bytes(),
         format!(" Y{}", random.number()).into_bytes(),
-        format!(" U{}", random.number() as u16).into_bytes(),
+        format!(" W{}", random.number()).into_bytes(),
         b" G".to_vec(),
     ];
     for candidate in &candidates {

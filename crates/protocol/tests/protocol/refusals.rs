@@ -592,8 +592,8 @@ fn too_many_flags() {
     );
     // Those of the extension come on top.
     check(
-        format!("mg a {flags} Y1 U2 G\r\n"),
-        &[&format!("mg a {flags} Y1 U2 G")],
+        format!("mg a {flags} Y1 W2 G\r\n"),
+        &[&format!("mg a {flags} Y1 W2 G")],
     );
 }
 
@@ -617,8 +617,8 @@ fn flags_of_the_extension_that_are_wrong() {
         "Y+1",
         "Yx",
         "U",
-        "U65536",
-        "Ux",
+        "U1",
+        "Wx",
         "G1",
         "Gx",
         "Y18446744073709551616",

@@ -411,13 +411,13 @@ fn the_extension() {
         "hello 1 7 Some(WorkerRef { server: ServerId(3), worker: 65535 })",
     );
     check("evenkeel 2 colour=blue epoch=7 x=\r\n", "hello 2 7 None");
-    let flags = meta(b"mg a v Y18446744073709551615 U65535 G\r\n").flags;
+    let flags = meta(b"mg a v Y18446744073709551615 W65535 G\r\n").flags;
     assert!(flags.uses_extension());
     assert_eq!(flags.unsigned(b'Y'), Some(u64::MAX));
-    assert_eq!(flags.unsigned(b'U'), Some(65_535));
+    assert_eq!(flags.unsigned(b'W'), Some(65_535));
     assert!(flags.has(b'G'));
     assert!(meta(b"md a G\r\n").flags.uses_extension());
-    assert!(meta(b"ms a 1 U1\r\nx\r\n").flags.uses_extension());
+    assert!(meta(b"ms a 1 W1\r\nx\r\n").flags.uses_extension());
 }
 
 /// A peer that did not say hello must see what memcached would say.

@@ -221,9 +221,8 @@ fn place(core: &mut ProxyCore, now: Instant, draft: &Draft<'_>) -> Placed {
         let tells = suffix == 0 && matches!(draft.intent, Intent::Read | Intent::ReadAtHome);
         let told = tells.then(|| untold.find(hash.0)).flatten();
         placed.flags = match asks_version {
-            true => RouteFlags::asking_version(pool.epoch(), cachelet, mark),
-            false => RouteFlags::new(pool.epoch(), cachelet, suffix > 0, mark)
-                .counting(told.unwrap_or(0)),
+            true => RouteFlags::asking_version(pool.epoch(), mark),
+            false => RouteFlags::new(pool.epoch(), suffix > 0, mark).counting(told.unwrap_or(0)),
         };
     }
     if suffix > 0 {

@@ -7,7 +7,7 @@
 //! case a key that has moved is asked of its new owner
 //! servers 2                        The world, see `script/setup.rs`: `memcached 2` for a pool of any memcached servers.
 //! a sends     get {k1}             An application, named by any word, sends lines; `{k1}` is a key of server 1.
-//! s1 is asked mg {k1} v f c A Y1 U{c1}
+//! s1 is asked mg {k1} v f c A Y1
 //! s1 replies  MOVED 2 2 0          Server 1 is at port 101, 2 at 102, and so on.
 //! s2 is asked mg ... => VA 1 f0 c1 | x
 //! a receives  VALUE {k1} 0 1 | x   What is indented goes on with the step before.

@@ -52,8 +52,8 @@ pub(crate) fn ask_again(
                     let mark = pool.mark(cachelet, to.as_ref().ok().copied());
                     let former = question.bytes.get(tag.flags.0 + 1..tag.flags.1);
                     match former.is_some_and(|flags| flags.starts_with(ASKS_VERSION)) {
-                        true => RouteFlags::asking_version(pool.epoch(), cachelet, mark),
-                        false => RouteFlags::new(pool.epoch(), cachelet, tag.is_replica, mark),
+                        true => RouteFlags::asking_version(pool.epoch(), mark),
+                        false => RouteFlags::new(pool.epoch(), tag.is_replica, mark),
                     }
                 }
                 None => RouteFlags::default(),

@@ -34,6 +34,11 @@ fn each_setting_stands_there_with_its_default() {
                 let [lease, atomic] = modes.map(|mode| mode.lease_default().as_millis());
                 format!("`{lease}`; `{atomic}` with `atomic`")
             }
+            Value::Null if name == "hot_write_weight" => {
+                let modes = [Consistency::Lease, Consistency::Atomic];
+                let [lease, atomic] = modes.map(evenkeel_hotkeys::config::write_weight);
+                format!("`{lease}`; `{atomic}` with `atomic`")
+            }
             Value::Null => "none".to_owned(),
             Value::String(word) => format!("`{word}`"),
             number => format!("`{}`", number.as_f64().expect("a number")),
@@ -77,11 +82,6 @@ fn each_limit_is_what_the_page_says() {
         "{SSM_ENTRIES_PER_SERVER} by the number of workers, at least {SSM_ENTRIES_PER_WORKER_MIN}"
     );
     for (what, value) in [
-        ("reads that a write outweighs", {
-            let modes = [Consistency::Lease, Consistency::Atomic];
-            let [lease, atomic] = modes.map(evenkeel_hotkeys::config::write_weight);
-            format!("{lease}; {atomic} with `atomic`")
-        }),
         (
             "most of a worker's fair load that one copy should carry; decides γ",
             format!("{} %", 100.0 * config.copy_share),

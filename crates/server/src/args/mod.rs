@@ -208,10 +208,10 @@ pub struct Args {
     #[arg(long, value_name = "HOST", env = "EVENKEEL_ADVERTISE")]
     pub advertise: Option<String>,
 
-    /// Ports of the workers, for clients that know the map: the first worker's, the others follow;
-    /// 0 takes free ones
-    #[arg(long, default_value_t = 0, value_name = "PORT")]
-    pub worker_port: u16,
+    /// Ports of the workers, for proxies and other servers: the first worker's, the others follow;
+    /// 0 takes free ones [default: the ports above -p, or free ones where -p takes a free one]
+    #[arg(long, value_name = "PORT")]
+    pub worker_port: Option<u16>,
 
     /// How long a server that is told to end (SIGTERM) hands what it has over to the others, in seconds; 0 ends it at once
     #[arg(
@@ -316,6 +316,27 @@ pub struct Ignored {
 }
 
 impl Args {
+    /// The port on which a worker listens for proxies and other servers: 0 takes a free one. `None` when nobody would come, because
+    /// there is no cluster: a port more is a hole more.
+    ///
+    /// # Errors
+    /// When there are no ports left for it.
+    pub fn worker_port(&self, index: u16) -> Result<Option<u16>, UsageError> {
+        let first = match (self.worker_port, self.port) {
+            (None, _) if self.coordinator.is_empty() => return Ok(None),
+            (Some(0), _) | (None, 0) => return Ok(Some(0)),
+            (Some(first), _) => Some(first),
+            (None, port) => port.checked_add(1),
+        };
+        let port = first.and_then(|first| first.checked_add(index));
+        port.map(Some).ok_or_else(|| {
+            let (above, workers) = (self.worker_port.unwrap_or(self.port), self.threads);
+            UsageError(format!(
+                "{workers} workers have no ports above {above}: --worker-port says where theirs begin"
+            ))
+        })
+    }
+
     /// Checks what clap cannot. Gives what `-o` asks for, and the warnings to print.
     ///
     /// # Errors
@@ -553,5 +574,22 @@ mod tests {
             ),
             (30, 0, 9)
         );
+    }
+
+    #[test]
+    fn workers_listen_above_the_port_of_a_member() {
+        let ports = |line: &str| -> Vec<_> {
+            let args = parse(line).expect("arguments");
+            let ports = (0..args.threads).map_while(|index| args.worker_port(index).ok());
+            ports.collect()
+        };
+        let member = |rest: &str| ports(&format!("x -t 2 --coordinator c:1 {rest}"));
+        assert_eq!(member("-p 11211"), [Some(11212), Some(11213)]);
+        assert_eq!(member("-p 0"), [Some(0), Some(0)]);
+        assert_eq!(member("-p 11211 --worker-port 0"), [Some(0), Some(0)]);
+        let last = [Some(65534), Some(65535)];
+        assert_eq!(member("-p 0 --worker-port 65534"), last);
+        assert_eq!(member("-p 65534"), [Some(65535)]);
+        assert_eq!(ports("x -t 2 -p 11211"), [None, None]);
     }
 }

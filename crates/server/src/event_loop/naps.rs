@@ -1,7 +1,7 @@
 //! How long a worker has nothing to do, without a look at the clock before each nap.
 //!
 //! A worker that is woken and has to wait for a processor that somebody else has is not idle, though its poll has not
-//! returned: the scheduler knows for how long.
+//! returned: the scheduler knows for how long. Nor is one whose answers fill the network: it could not serve more.
 
 use evenkeel_runtime::ProcessorTimes;
 use evenkeel_types::Instant;
@@ -69,8 +69,9 @@ impl Naps {
         self.slept += now.since(nap.begun) * nap.stands_for;
     }
 
-    /// How long the worker has had nothing to do since this was told last; `None` if that was just now.
-    pub fn take(&mut self, now: Instant) -> Option<Duration> {
+    /// How long the worker has had nothing to do since this was told last; `None` if that was just now. `network` is the part of the
+    /// machine's network that is used.
+    pub fn take(&mut self, now: Instant, network: f64) -> Option<Duration> {
         let elapsed = now.since(self.since);
         if elapsed < TOLD_EVERY {
             return None;
@@ -79,15 +80,17 @@ impl Naps {
         let since_before = wanted
             .zip(self.wanted_before)
             .map(|(now, before)| now.saturating_sub(before));
-        let idle = idle_time(self.slept, elapsed, since_before.unwrap_or_default());
+        let used = elapsed.mul_f64(network.clamp(0.0, 1.0));
+        let wanted_most = since_before.unwrap_or_default().max(used);
+        let idle = idle_time(self.slept, elapsed, wanted_most);
         (self.count, self.slept) = (0, Duration::ZERO);
         (self.since, self.wanted_before) = (now, wanted);
         Some(idle)
     }
 }
 
-/// How much of a time a worker was idle, in which its naps lasted for so long and in which it wanted a processor for so
-/// long, working or waiting for one.
+/// How much of a time a worker was idle, in which its naps lasted for so long and in which it wanted a processor, working or waiting
+/// for one, or used the network for so long.
 fn idle_time(slept: Duration, elapsed: Duration, wanted: Duration) -> Duration {
     slept.min(elapsed.saturating_sub(wanted))
 }

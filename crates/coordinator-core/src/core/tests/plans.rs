@@ -54,7 +54,7 @@ impl Cluster {
     }
 
     /// With some of what a worker has being so many times as hot.
-    fn heat(&mut self, at: WorkerRef, cachelets: usize, factor: f64) {
+    pub(super) fn heat(&mut self, at: WorkerRef, cachelets: usize, factor: f64) {
         let owners = self.world.owners();
         let of_it = owners
             .iter()

@@ -49,6 +49,7 @@ fn what_cannot_be_chosen_is_refused_with_what_can_and_changes_nothing() {
         (r#"{"lease_ms": -1}"#, "50 to 10000"),
         (r#"{"hot_sampling": 101}"#, "per cent, 0 to 100"),
         (r#"{"hot_share": "1"}"#, "per cent, 0 to 100"),
+        (r#"{"hot_write_weight": -1}"#, "reads, 0 to 1000"),
         (r#"{"hot_trigger_rps": -1}"#, "from 0"),
         (r#"{"gamma_max": 256}"#, "0 to 255"),
         (

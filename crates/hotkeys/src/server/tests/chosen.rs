@@ -85,6 +85,21 @@ fn what_nobody_promises_any_more_is_what_was_built_in() {
 }
 
 #[test]
+fn a_write_outweighs_what_was_chosen_and_otherwise_what_goes_with_the_consistency() {
+    let mut home = Home::hot();
+    let chosen = |hot_write_weight| Settings {
+        hot_write_weight,
+        ..Settings::default()
+    };
+    home.hot.take_settings(home.now(), &chosen(Some(20.0)));
+    assert_eq!(home.hot.config.write_weight, 20.0);
+    home.promise(Consistency::Atomic, 300);
+    assert_eq!(home.hot.config.write_weight, 20.0);
+    home.hot.take_settings(home.now(), &chosen(None));
+    assert_eq!(home.hot.config.write_weight, 9.0);
+}
+
+#[test]
 fn a_worker_works_by_what_is_chosen_at_once() {
     let mut home = Home::hot();
     let chosen = Settings {

@@ -10,12 +10,12 @@ struct Overhead {
     set: u64,
 }
 
-/// Between a proxy and a server that have agreed on more than memcached's protocol: `mg … v f c A Y1
-/// U00000` and `VA 100 f0 c1234567890`; `EN`; `ms … S100 F0 …` and `HD`.
+/// Between a proxy and a server that have agreed on more than memcached's protocol: `mg … v f c A Y1` and
+/// `VA 100 f0 c1234567890`; `EN`; `ms … S100 F0 …` and `HD`.
 const AGREED: Overhead = Overhead {
-    get_hit: 24 + 26,
-    get_miss: 24 + 4,
-    set: 24 + 6,
+    get_hit: 17 + 26,
+    get_miss: 17 + 4,
+    set: 17 + 6,
 };
 
 /// As applications say it: `get …` and `VALUE … 0 100`, `END`; `set … 0 0 100` and `STORED`. The answer

@@ -1,0 +1,104 @@
+//! What a heat map is drawn from.
+
+use super::plans::Cluster;
+use super::*;
+use crate::heat::HeatColumn;
+use crate::limits::{HEAT_CELLS_MAX, HEAT_COLUMNS_MAX};
+use crate::plans::PlanMode;
+
+/// By how much the most loaded worker is above the mean.
+fn max_over_mean(column: &HeatColumn) -> f64 {
+    let loads: Vec<_> = column
+        .workers
+        .iter()
+        .map(|load| load.unwrap() as f64)
+        .collect();
+    loads.iter().copied().fold(0.0, f64::max) * loads.len() as f64 / loads.iter().sum::<f64>()
+}
+
+#[test]
+fn stripes_go_flat_when_cachelets_move() {
+    let mut cluster = Cluster::new(3);
+    cluster.heat(worker(0, 0), 8, 4.0);
+    cluster.set(|settings| settings.mode = PlanMode::Automatic);
+    cluster.rounds(80);
+    let now = cluster.world.now.monotonic;
+    let view = cluster.world.core.heat(now, 40);
+    assert_eq!((view.interval_ms, view.columns.len()), (1000, 40));
+    let names: Vec<_> = view
+        .workers
+        .iter()
+        .map(|w| (&*w.server, w.worker))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ("s1", 0),
+            ("s1", 1),
+            ("s2", 0),
+            ("s2", 1),
+            ("s3", 0),
+            ("s3", 1)
+        ]
+    );
+    assert!(
+        view.columns
+            .is_sorted_by_key(|column| std::cmp::Reverse(column.age_ms))
+    );
+    let (first, last) = (&view.columns[1], &view.columns[39]);
+    assert!(
+        max_over_mean(first) > 1.8 && max_over_mean(last) < 1.2,
+        "{first:?}\n{last:?}"
+    );
+
+    // What cachelets carry is the same, wherever they are; and their workers are where the map has them.
+    let loads: Vec<_> = cluster
+        .loads
+        .iter()
+        .map(|load| Some(*load as u64))
+        .collect();
+    let owners = cluster.world.owners().into_iter().map(|owner| {
+        let owner = owner.expect("nothing is on its way");
+        Some(owner.server.0 * 2 + owner.worker)
+    });
+    assert_eq!(last.owners, owners.collect::<Vec<_>>());
+    assert_ne!(first.owners, last.owners);
+    for column in [first, last] {
+        assert_eq!(column.cachelets, loads);
+        assert_eq!(view.cachelets, loads.len());
+    }
+}
+
+#[test]
+fn it_goes_back_as_far_as_there_is_room() {
+    let mut cluster = Cluster::new(2);
+    cluster.rounds(2 * HEAT_COLUMNS_MAX + 20);
+    let core = &cluster.world.core;
+    let now = cluster.world.now.monotonic;
+    assert!(cluster.loads.len() * HEAT_COLUMNS_MAX <= HEAT_CELLS_MAX);
+    assert_eq!(core.heat(now, usize::MAX).columns.len(), HEAT_COLUMNS_MAX);
+    assert_eq!(core.heat(now, 0).columns, []);
+    // With the most cachelets that a map may have: a few columns, and an answer that a client reads.
+    let mut heat = crate::heat::Heat::default();
+    for _ in 0..20 {
+        heat.note(now, evenkeel_types::map::CACHELETS_MAX, &[]);
+    }
+    let members = crate::members::Members::new(Duration::from_secs(3), now);
+    assert_eq!(heat.view(now, usize::MAX, &members).columns.len(), 8);
+}
+
+#[test]
+fn servers_that_tell_nothing_leave_gaps() {
+    let mut world = World::new(2);
+    let mut members = [server(1, 1), server(2, 1)];
+    world.send_current(&mut members);
+    world.pass(2_000);
+    let view = world.core.heat(world.now.monotonic, 10);
+    assert!(
+        view.columns.len() >= 2 && view.workers.is_empty(),
+        "{view:?}"
+    );
+    let last = view.columns.last().unwrap();
+    assert!(last.cachelets.iter().all(Option::is_none) && last.owners.iter().all(Option::is_none));
+    assert_eq!(last.cachelets.len(), world.owners().len());
+}
