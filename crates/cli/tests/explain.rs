@@ -78,6 +78,7 @@ page:1
   get, set, delete, arithmetic, touch
     route     1, without a prefix: no prefix begins the key
     pool      main, of memcached servers
+    scheme    list, no copies; read home; write home
     key       page:1
     place     ketama_weighted, md5: 0xebf416db
     home      main/10.0.0.3:11212 at 10.0.0.3:11212
@@ -89,6 +90,7 @@ user:{7}:cart
   get, set, arithmetic, touch
     route     2, of prefix \"user:\": the longest prefix that begins the key
     pool      sessions, of memcached servers
+    scheme    list, no copies; read home; write home
     key       v2:{7}:cart
     exptime   at most 3600 s, up to 100 ‰ less at random
     place     rendezvous, xxh3 of \"7\" alone: 0x6eed105b82285fa
@@ -102,6 +104,7 @@ hot:1
   get, set, delete, arithmetic, touch
     route     4, of prefix \"hot:\": the longest prefix that begins the key
     pool      fleet, of evenkeel servers
+    scheme    map, copies of hot keys; read leased copy; write home and propagate
     key       hot:1
     place     unknown
     asked     unknown: the map is known to a proxy that runs

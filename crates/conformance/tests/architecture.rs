@@ -12,8 +12,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("protocol", &["types"]),
     ("placement", &["types"]),
+    ("schemes", &[]),
     ("balance", &["types"]),
-    ("hotkeys", &["types", "placement", "balance"]),
+    ("hotkeys", &["types", "placement", "schemes", "balance"]),
     ("storage", &["types"]),
     (
         "control",
@@ -33,7 +34,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "proxy-core",
-        &["types", "protocol", "placement", "hotkeys", "control"],
+        &[
+            "types",
+            "protocol",
+            "placement",
+            "schemes",
+            "hotkeys",
+            "control",
+        ],
     ),
     (
         "coordinator-core",
@@ -94,6 +102,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "types",
             "protocol",
             "placement",
+            "schemes",
             "balance",
             "hotkeys",
             "storage",
@@ -158,6 +167,7 @@ const PURE: &[&str] = &[
     "types",
     "protocol",
     "placement",
+    "schemes",
     "balance",
     "hotkeys",
     "storage",

@@ -67,6 +67,8 @@ pub struct Destination {
     pub pool: String,
     /// `evenkeel` or `memcached`.
     pub kind: String,
+    /// What the pool does with its keys.
+    pub scheme: String,
     /// The key as servers know it.
     pub key_sent: String,
     /// Bounds of exptimes, where the route has some.
@@ -278,6 +280,7 @@ fn destination(
     let mut destination = Destination {
         pool: pool.name.to_string(),
         kind: pool.kind().into(),
+        scheme: pool.scheme().to_string(),
         key_sent: shown(key),
         exptimes,
         placing: Placing::NoMap,

@@ -113,6 +113,10 @@ pub(crate) const NO_META: &[u8] =
 pub(crate) const NO_CAS_ELSEWHERE: &[u8] =
     b"SERVER_ERROR the key's server is out of use, and another cannot compare its unique\r\n";
 
+/// What a request is answered whose key pretends to be one of ours, in a pool that has such.
+pub(crate) const RESERVED_KEY: &[u8] =
+    b"CLIENT_ERROR keys that begin with byte 0x01 are the proxy's\r\n";
+
 /// `SERVER_ERROR` in the proxy's own words.
 fn server_error(words: core::fmt::Arguments<'_>) -> Vec<u8> {
     let mut line = Vec::new();

@@ -68,7 +68,7 @@ use evenkeel_types::limits::KEY_LEN_MAX;
 use evenkeel_types::{Instant, KeyHash, Version};
 
 pub use self::config::{COUNTERS, PlainConfig, PlainMode};
-pub use self::content::{NAME_MARK, NAME_PREFIX_LEN, NamePrefix, REPLICA_VALUE_LEN_MAX};
+pub use self::content::{NAME_PREFIX_LEN, NamePrefix, REPLICA_VALUE_LEN_MAX};
 pub use self::reads::ReadRoute;
 use self::truth::Truth;
 pub use self::truth::{Found, Recaching, Wants};

@@ -21,7 +21,8 @@ use crate::places::Places;
 use crate::stats::listing::PoolFacts;
 use core::time::Duration;
 use evenkeel_hotkeys::client::ClientLeases;
-use evenkeel_hotkeys::plain::PlainHotKeys;
+use evenkeel_hotkeys::plain::{PlainHotKeys, PlainMode};
+use evenkeel_schemes::Scheme;
 use evenkeel_types::Epoch;
 use std::sync::Arc;
 
@@ -108,6 +109,16 @@ impl Pool {
             servers: self.backends().len(),
             settings: &self.settings,
             leaving: self.leaving,
+        }
+    }
+
+    /// What is done with its keys.
+    pub fn scheme(&self) -> Scheme {
+        let has_replicas = self.settings.hot_keys.mode == PlainMode::On;
+        match &self.servers {
+            Servers::Evenkeel(_) => Scheme::CLUSTER,
+            Servers::Memcached(_) if has_replicas => Scheme::LIST_WITH_HOT_KEYS,
+            Servers::Memcached(_) => Scheme::LIST,
         }
     }
 

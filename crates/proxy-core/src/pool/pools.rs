@@ -52,6 +52,12 @@ impl Pools {
         self.slab.keys().into_iter().map(PoolId).collect()
     }
 
+    /// Whether items of ours stand beside the application's in a pool.
+    pub fn use_names(&self, pool: PoolId) -> bool {
+        self.get(pool)
+            .is_some_and(|pool| pool.scheme().uses_names())
+    }
+
     /// Whether hot keys of a pool of plain servers are looked for.
     #[inline]
     pub fn watches(&self) -> bool {

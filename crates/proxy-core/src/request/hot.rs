@@ -15,6 +15,7 @@ use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use core::mem;
 use evenkeel_protocol::{KeyAt, LINE_LEN_MAX, scan_get, scan_get_of_one, text};
+use evenkeel_schemes::name::is_reserved;
 use evenkeel_types::{Instant, KeyHash};
 
 /// Whether none of the keys of the plain `get` that `input` begins with is replicated, so that it may go
@@ -44,7 +45,7 @@ fn watch_keys(core: &mut ProxyCore, input: &[u8], keys: &[KeyAt]) -> bool {
             return false;
         };
         let hot = pool.hot.as_deref();
-        let is_hot = hot.is_some_and(|hot| !hot.passes(key));
+        let is_hot = hot.is_some_and(|hot| !hot.passes(key) || is_reserved(key));
         if is_hot || !pool.leases.is_empty() && pool.leases.knows(KeyHash::of(key)) {
             return false;
         }

@@ -2,7 +2,7 @@
 //! its key and of its exptime, and what is said where a route refuses it.
 
 use crate::client::{Answered, Slot, State};
-use crate::failure::NO_CAS_ELSEWHERE;
+use crate::failure::{NO_CAS_ELSEWHERE, RESERVED_KEY};
 use crate::ids::ClientId;
 use crate::routes::way::{WayKey, WayTo};
 use crate::routes::{CommandClass, RenameId};
@@ -13,6 +13,7 @@ use crate::under_way::say::{refuse_in_binary, say};
 use crate::worker::ProxyCore;
 use core::mem;
 use evenkeel_protocol::{KeyScratch, SentKey, text};
+use evenkeel_schemes::name::is_reserved;
 use evenkeel_types::Instant;
 
 /// Finds the route of a command about a key and goes on with `ask`, or puts a refusal where the
@@ -40,31 +41,54 @@ pub(crate) fn on_way(
         core.counts.routes.count_denied(way.route());
         return refuse(core, now, id, show, way.denial());
     }
+    let to = *way.to();
     if way.rename() == RenameId::NONE {
-        let mut to = *way.to();
-        if core.backends.has_outage() {
-            look_elsewhere(core, now, &mut to, stored, class);
-        }
-        return ask(core, &to, WayKey { stored, sent: key });
+        return go_on(
+            core,
+            now,
+            id,
+            WayKey { stored, sent: key },
+            (class, show),
+            to,
+            ask,
+        );
     }
     let mut renamed = mem::take(&mut core.scratch.renamed);
-    let rename = core.routing.renames.get(way.rename());
+    let rename = core.routing.renames.get(to.rename);
     if rename.is_some_and(|rename| rename.to_inside(stored, key.base64, &mut renamed)) {
         let key = WayKey {
             stored: renamed.stored(),
             sent: renamed.sent(key.base64),
         };
-        let mut to = *way.to();
-        if core.backends.has_outage() {
-            look_elsewhere(core, now, &mut to, key.stored, class);
-        }
-        ask(core, &to, key);
+        go_on(core, now, id, key, (class, show), to, ask);
     } else {
         core.counts.stats.keys_refused += 1;
-        core.counts.routes.count_error(way.route());
+        core.counts.routes.count_error(to.route);
         refuse(core, now, id, show, text::BAD_FORMAT);
     }
     core.scratch.renamed = renamed;
+}
+
+/// Goes on with a key by the name that servers know.
+#[inline]
+fn go_on(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: ClientId,
+    key: WayKey<'_>,
+    (class, show): (CommandClass, Show),
+    mut to: WayTo,
+    ask: impl FnOnce(&mut ProxyCore, &WayTo, WayKey<'_>),
+) {
+    if is_reserved(key.stored) && core.pools.use_names(to.pool) {
+        core.counts.stats.keys_reserved += 1;
+        core.counts.routes.count_error(to.route);
+        return refuse(core, now, id, show, RESERVED_KEY);
+    }
+    if core.backends.has_outage() {
+        look_elsewhere(core, now, &mut to, key.stored, class);
+    }
+    ask(core, &to, key);
 }
 
 /// The exptime to send for one of the application's.

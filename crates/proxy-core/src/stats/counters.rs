@@ -65,6 +65,7 @@ counters! {
             maps => counter, "Maps taken over.";
             requests_denied => counter, "Requests that a route refused.";
             keys_refused => counter, "Requests refused because a route made their key or their line too long, or left no key.";
+            keys_reserved => counter, "Requests refused because their key begins with byte 0x01, in a pool whose hot keys the proxy replicates under such names.";
             ttls_changed => counter, "Exptimes that a route changed, or that are short because the item is stored elsewhere.";
             requests_failed_over => counter, "Requests that went to another server because their key's own was out of use.";
             failovers_unsettled => counter, "Requests that did not go to another server, because their key's own, or the next one, was back for too short a time before.";

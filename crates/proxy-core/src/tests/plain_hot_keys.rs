@@ -330,3 +330,38 @@ fn names_of_replicas_are_keys_that_servers_take() {
             .all(|byte| !b" \r\n\0".contains(byte))
     );
 }
+
+/// In every dialect, alone and among others; elsewhere such a key is as good as any.
+#[test]
+fn an_application_has_no_keys_that_look_like_replicas() {
+    const REFUSED: &str = "CLIENT_ERROR keys that begin with byte 0x01 are the proxy's\r\n";
+    for mode in [PlainMode::On, PlainMode::Observe, PlainMode::Off] {
+        let mut plain = Plain::new(mode, |_| {});
+        let id = plain.world.client();
+        plain.ask(id, "set usual 0 0 1\r\nx\r\n");
+        for (line, passed_on) in [
+            ("get \u{1}r\r\n", "END\r\n"),
+            ("gets \u{1}r\r\n", "END\r\n"),
+            ("set \u{1}r 0 0 1\r\ny\r\n", "STORED\r\n"),
+            ("get usual\r\n", "VALUE usual 0 1\r\nx\r\nEND\r\n"),
+            ("mg \u{1}r s\r\n", "HD s1\r\n"),
+            ("mg AXI= b s\r\n", "EN\r\n"),
+            ("delete \u{1}r\r\n", "DELETED\r\n"),
+        ] {
+            let answer = plain.ask(id, line);
+            let expected = match mode {
+                PlainMode::On if !line.contains("usual") => REFUSED,
+                _ => passed_on,
+            };
+            assert_eq!(answer, expected, "{mode:?} {line:?}");
+        }
+        let some = plain.ask(id, "get usual \u{1}r\r\n");
+        let (value, end) = match mode {
+            PlainMode::On => ("VALUE usual 0 1\r\nx\r\n", REFUSED),
+            _ => ("VALUE usual 0 1\r\nx\r\n", "END\r\n"),
+        };
+        assert_eq!(some, format!("{value}{end}"), "{mode:?}");
+        let refused = plain.world.core.stats().keys_reserved;
+        assert_eq!(refused, if mode == PlainMode::On { 7 } else { 0 });
+    }
+}

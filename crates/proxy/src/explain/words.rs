@@ -38,6 +38,7 @@ fn way_words(out: &mut String, way: &KeyWay, running: bool) {
 
 fn destination_words(out: &mut String, to: &Destination, running: bool) {
     row(out, "pool", &format!("{}, of {} servers", to.pool, to.kind));
+    row(out, "scheme", &to.scheme);
     row(out, "key", &to.key_sent);
     if let Some(times) = &to.exptimes {
         let mut bounds = Vec::new();

@@ -12,7 +12,8 @@ use super::plan::Cluster;
 use super::units::MS;
 use crate::history::Nanos;
 use evenkeel_coordinator_core::{MigrationReport, MigrationState};
-use evenkeel_hotkeys::plain::{NAME_MARK, NAME_PREFIX_LEN};
+use evenkeel_hotkeys::plain::NAME_PREFIX_LEN;
+use evenkeel_schemes::name::Name;
 use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{Epoch, KeyHash, WorkerRef};
 use std::hash::{BuildHasher, RandomState};
@@ -244,8 +245,8 @@ fn set_version(words: &mut [String], version: &str) {
     }
 }
 
-/// Where the name of a content stands in the name of a replica: between the mark and the colon.
-const CONTENT: core::ops::Range<usize> = 1..NAME_PREFIX_LEN - 1;
+/// Where the name of a content stands in the name of a replica: between the letter of its kind and the colon.
+const CONTENT: core::ops::Range<usize> = 2..NAME_PREFIX_LEN - 1;
 
 /// What stands for every content.
 const ANY_CONTENT: u8 = b'A';
@@ -254,11 +255,8 @@ const ANY_CONTENT: u8 = b'A';
 /// that it asked for.
 pub(super) fn without_name(input: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let at = 1 + input.iter().position(|&byte| byte == b' ')?;
-    let name = input.get(at..at + NAME_PREFIX_LEN)?;
-    if name[0] != NAME_MARK {
-        return None;
-    }
-    let content = name[CONTENT].to_vec();
+    let name = Name::parse(input.get(at..)?)?;
+    let content = name.token.to_vec();
     let mut unnamed = input.to_vec();
     unnamed[at..][CONTENT].fill(ANY_CONTENT);
     Some((unnamed, content))

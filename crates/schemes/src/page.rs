@@ -1,0 +1,136 @@
+//! `docs/schemes.md`: every combination of the four axes, as tables made by the code that decides.
+//!
+//! A test fails when the page says something else; `EVENKEEL_WRITE_DOCS=1` writes it anew.
+
+use core::fmt::Write as _;
+
+use crate::name::Kind;
+use crate::{Placement, Read, Replication, Scheme, Standing, Write};
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schemes.md");
+
+#[test]
+fn the_page_of_schemes_says_what_the_code_does() {
+    let page = page();
+    if std::env::var_os("EVENKEEL_WRITE_DOCS").is_some() {
+        std::fs::write(PAGE, &page).expect("docs/ is there");
+    }
+    let found = std::fs::read_to_string(PAGE).unwrap_or_default();
+    assert!(
+        found == page,
+        "docs/schemes.md is out of date: EVENKEEL_WRITE_DOCS=1 cargo test -p evenkeel-schemes page"
+    );
+}
+
+const HEAD: &str = "# Schemes: where a key lives, and what is read and written
+
+What a pool does with a key is a choice on four axes: where it lives, whether it has copies, which of them a read goes to, and what a
+write does. `evenkeel explain KEY` names the scheme of a key's pool. These tables are made by the code that decides, and a test
+compares them: after a change of it, `EVENKEEL_WRITE_DOCS=1 cargo test -p evenkeel-schemes page` writes this page anew.
+
+## What works
+
+| scheme | which pools | promise |
+|---|---|---|
+";
+
+const COMBINATIONS: &str = "
+Failover, gutters and TLS go with any pool of memcached servers, and change where a key lives only while its server is out of use
+([proxy](proxy.md)).
+
+## Every combination
+
+**works**, not built (it makes sense, and nothing carries it out yet), or the number of the reason why it makes no sense.
+";
+
+const NAMES: &str = "
+## Names of ours
+
+Items of ours on servers that are not ours have names of their own: the byte `0x01`, a letter, a token of fixed length in the 64
+letters `A` to `Z`, `a` to `z`, `0` to `9`, `-` and `_`, a colon, and the application's key. memcached's protocol allows no such byte in keys. In a
+pool that uses names a key of an application that begins with it is answered `CLIENT_ERROR keys that begin with byte 0x01 are the proxy's`, and counted
+(`keys_reserved` in `stats proxy`); other pools pass it on.
+
+| letter | token | what it is | used |
+|---|---:|---|---|
+";
+
+fn schemes(placement: Placement, replication: Replication) -> impl Iterator<Item = Scheme> {
+    Write::ALL.into_iter().flat_map(move |write| {
+        Read::ALL.into_iter().map(move |read| Scheme {
+            placement,
+            replication,
+            read,
+            write,
+        })
+    })
+}
+
+fn page() -> String {
+    let mut page = String::from(HEAD);
+    for (scheme, pools) in [
+        (Scheme::LIST, "those of any memcached servers"),
+        (Scheme::LIST_WITH_HOT_KEYS, "those with `hot_keys = \"on\"`"),
+        (Scheme::CLUSTER, "those with a `coordinator`"),
+    ] {
+        let Standing::Works(promise) = scheme.standing() else {
+            panic!("{scheme} is among those that work");
+        };
+        writeln!(page, "| {scheme} | {pools} | {promise} |").expect("it is a string");
+    }
+    page.push_str(COMBINATIONS);
+    let mut reasons: Vec<&str> = Vec::new();
+    let mut works = 0;
+    for replication in Replication::ALL {
+        for placement in Placement::ALL {
+            write!(page, "\n{placement}, {replication}:\n\n| write |").expect("it is a string");
+            for read in Read::ALL {
+                write!(page, " read {read} |").expect("it is a string");
+            }
+            page.push_str("\n|---|---|---|---|---|");
+            for scheme in schemes(placement, replication) {
+                if scheme.read == Read::ALL[0] {
+                    write!(page, "\n| {} |", scheme.write).expect("it is a string");
+                }
+                match scheme.standing() {
+                    Standing::Works(_) => {
+                        works += 1;
+                        page.push_str(" **works** |");
+                    }
+                    Standing::NotBuilt => page.push_str(" not built |"),
+                    Standing::Refused(why) => {
+                        let known = reasons.iter().position(|reason| *reason == why);
+                        let number = known.unwrap_or_else(|| {
+                            reasons.push(why);
+                            reasons.len() - 1
+                        });
+                        write!(page, " {} |", number + 1).expect("it is a string");
+                    }
+                }
+            }
+            page.push('\n');
+        }
+    }
+    assert_eq!(works, 3, "each has a row above");
+    page.push('\n');
+    for (number, reason) in reasons.iter().enumerate() {
+        writeln!(page, "{}. {reason}", number + 1).expect("it is a string");
+    }
+    page.push_str(NAMES);
+    for kind in Kind::ALL {
+        let (what, used) = match kind {
+            Kind::Replica => ("a replica of a hot key, after its value and flags", "yes"),
+            Kind::Generation => ("an item of a generation of a slice of a ring", "no"),
+            Kind::Hashed => (
+                "one of kind `g` or `n` whose key leaves no room: a hash in its place",
+                "no",
+            ),
+            Kind::Copy => ("a copy of a bundled item", "no"),
+            Kind::Note => ("a note in a directory", "no"),
+        };
+        let letter = char::from(kind.letter());
+        let row = format!("| `{letter}` | {} | {what} | {used} |", kind.token_len());
+        writeln!(page, "{row}").expect("it is a string");
+    }
+    page
+}
