@@ -117,6 +117,24 @@ fn check_what_is_told(cluster: &Cluster) {
         line.contains(&format!("worker={} ", hot["worker"])),
         "{line}"
     );
+    // Second by second, it is the one stripe.
+    let cachelet = usize::from(place.cachelet.0);
+    let (heat, column) = poll_until(SEEN_DEADLINE, "a column in which it is hot", || {
+        let (status, text) = cluster.http_get("/api/v1/heat?columns=1").ok()?;
+        assert_eq!(status, 200, "{text}");
+        let heat: Value = serde_json::from_str(&text).expect("JSON");
+        let column = heat["columns"][0].clone();
+        let load = column["cachelets"][cachelet].as_f64()?;
+        (load >= READS_PER_S_MIN).then_some((heat, column))
+    });
+    let loads = column["cachelets"].as_array().expect("a list");
+    let hotter = loads
+        .iter()
+        .filter(|&load| load.as_f64() > column["cachelets"][cachelet].as_f64());
+    assert_eq!((loads.len(), hotter.count()), (96, 0), "{column}");
+    let owner = column["owners"][cachelet].as_u64().expect("a row") as usize;
+    assert_eq!(heat["workers"][owner]["server"], hot["server"], "{heat}");
+
     let url = cluster.coordinator_url();
     let shown = output(&["cachelets", "--coordinator", &url, "--limit", "3"]);
     assert!(

@@ -143,6 +143,16 @@ impl Cluster {
         Client::connect(self.proxies[0].address())
     }
 
+    /// Stores an item through proxy 0, again and again until it is stored: the owner of its key may be dead, or late.
+    pub fn store(&self, key: &str, value: &[u8]) {
+        poll_until(SERVING_DEADLINE, "a key that can be written", || {
+            // The proxy may have given up on a connection before.
+            let mut client = Client::try_connect(self.proxies[0].address()).ok()?;
+            let said = client.try_set(key, 0, 0, value).ok()?;
+            (said == "STORED").then_some(())
+        });
+    }
+
     /// A new connection to the ordinary port of server `index`.
     pub fn server_client(&self, index: usize) -> Client {
         Client::connect(self.servers[index].address())

@@ -25,6 +25,7 @@ pub const ALL: &[Experiment] = &[
     spore::FIGURE_9,
     spore::FIGURE_10A,
     spore::FIGURE_10B,
+    spore::FINDING,
     spore::OVERHEAD,
     rnb::FIGURE_2,
     rnb::FIGURE_3,

@@ -79,7 +79,7 @@ fn two_pools_by_prefix_and_a_multi_get_over_both() {
 
 #[test]
 fn a_pool_of_evenkeel_servers_beside_one_of_any() {
-    let cluster = Cluster::start(ClusterOptions::default());
+    let cluster = Cluster::start(ClusterOptions::nobody_dies());
     let memcached = Memcached::spawn(&[]);
     let file = File::new(&format!(
         "[pools.old]\nservers = {}\n{LINES}[pools.new]\ncoordinator = \"{}\"\n{LINES}[[routes]]\npool = \"old\"\n\

@@ -23,7 +23,7 @@ pub(crate) enum Placement {
 }
 
 /// What is done about hot keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum HotKeys {
     /// Nothing.
     Off,
@@ -35,7 +35,20 @@ pub(crate) enum HotKeys {
         lease: Duration,
         /// What its readers are promised.
         consistency: Consistency,
+        /// How they are found.
+        finding: Finding,
     },
+}
+
+/// How hot keys are found, where that differs from the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Finding {
+    /// Part of a worker's load from which on a key is hot.
+    pub share: Option<f64>,
+    /// Load from which on a worker looks for them, in requests a second.
+    pub trigger_rps: Option<f64>,
+    /// Part of reads that are looked at.
+    pub sampling: Option<f64>,
 }
 
 /// Who serves the keys of a server.
@@ -106,6 +119,7 @@ impl Setting {
                 gamma_max: default.gamma_max,
                 lease: default.lease,
                 consistency: default.consistency,
+                finding: Finding::default(),
             },
             ..Setting::plain(servers)
         }
@@ -199,21 +213,25 @@ impl Setting {
     }
 
     /// Replicated, with at most so many replicas.
-    pub fn gamma_max(self, most: u8) -> Setting {
-        self.with_hot_keys(|gamma_max, _| *gamma_max = most)
+    pub fn gamma_max(mut self, most: u8) -> Setting {
+        if let HotKeys::Replicated { gamma_max, .. } = &mut self.hot_keys {
+            *gamma_max = most;
+        }
+        self
     }
 
     /// Replicated, with leases of this length.
-    pub fn lease(self, length: Duration) -> Setting {
-        self.with_hot_keys(|_, lease| *lease = length)
+    pub fn lease(mut self, length: Duration) -> Setting {
+        if let HotKeys::Replicated { lease, .. } = &mut self.hot_keys {
+            *lease = length;
+        }
+        self
     }
 
-    fn with_hot_keys(mut self, change: impl FnOnce(&mut u8, &mut Duration)) -> Setting {
-        if let HotKeys::Replicated {
-            gamma_max, lease, ..
-        } = &mut self.hot_keys
-        {
-            change(gamma_max, lease);
+    /// Replicated, with hot keys found in this way.
+    pub fn finding(mut self, wanted: Finding) -> Setting {
+        if let HotKeys::Replicated { finding, .. } = &mut self.hot_keys {
+            *finding = wanted;
         }
         self
     }

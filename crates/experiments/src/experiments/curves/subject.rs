@@ -5,6 +5,7 @@ use super::size::Size;
 use crate::fleet::{Fleet, FleetPlan, LoadSpec, LoadedFleet, PIPELINE, Pool, Smallness};
 use crate::run::Run;
 use crate::trial::Subject;
+use evenkeel_balance::load::TriggerConfig;
 use evenkeel_coordinator_core::plans::{PlanMode, PlanSettings};
 use evenkeel_hotkeys::config::{HotKeysConfig, Mode as Replicate, ssm_entries};
 use evenkeel_placement::config::Distribution;
@@ -84,11 +85,18 @@ pub(crate) fn fleet_plan(size: &Size, setting: &Setting) -> FleetPlan {
             gamma_max,
             lease,
             consistency,
-        } => json!({
-            "gamma_max": gamma_max,
-            "lease_ms": lease.as_millis() as u64,
-            "hot_keys_consistency": consistency,
-        }),
+            finding,
+        } => {
+            let percent = |part: Option<f64>| part.map(|part| 100.0 * part);
+            json!({
+                "gamma_max": gamma_max,
+                "lease_ms": lease.as_millis() as u64,
+                "hot_keys_consistency": consistency,
+                "hot_share": percent(finding.share),
+                "hot_trigger_rps": finding.trigger_rps,
+                "hot_sampling": percent(finding.sampling),
+            })
+        }
     };
     let lends = if setting.lends { "on" } else { "off" };
     FleetPlan {
@@ -208,6 +216,7 @@ fn hot_keys(setting: &Setting) -> HotKeysConfig {
         gamma_max,
         lease,
         consistency,
+        finding,
     } = setting.hot_keys
     else {
         return HotKeysConfig {
@@ -215,6 +224,8 @@ fn hot_keys(setting: &Setting) -> HotKeysConfig {
             ..HotKeysConfig::default()
         };
     };
+    let default = HotKeysConfig::default();
+    let hot_share = finding.share.unwrap_or(default.hot_share);
     HotKeysConfig {
         mode: Replicate::On,
         gamma_max,
@@ -222,6 +233,13 @@ fn hot_keys(setting: &Setting) -> HotKeysConfig {
         consistency,
         write_weight: evenkeel_hotkeys::config::write_weight(consistency),
         entries_max: ssm_entries(1),
-        ..HotKeysConfig::default()
+        sampling: finding.sampling,
+        hot_share,
+        cold_share: hot_share / 2.0,
+        trigger: TriggerConfig {
+            absolute_rps: finding.trigger_rps,
+            ..default.trigger
+        },
+        ..default
     }
 }

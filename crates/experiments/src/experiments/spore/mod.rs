@@ -10,6 +10,7 @@ mod figure_6;
 mod figure_7;
 mod figure_8;
 mod figure_9;
+mod finding;
 mod overhead;
 mod placement;
 mod recovery;
@@ -22,6 +23,7 @@ pub(super) use figure_7::FIGURE_7;
 pub(super) use figure_8::FIGURE_8;
 pub(super) use figure_9::FIGURE_9;
 pub(super) use figure_10::{FIGURE_10A, FIGURE_10B};
+pub(super) use finding::FINDING;
 pub(super) use overhead::OVERHEAD;
 pub(super) use placement::PLACEMENT;
 pub(super) use targets::TARGETS;
@@ -46,7 +48,7 @@ mod tests {
     fn what_the_paper_claims_of_one_setting_beside_another_holds() {
         let figures = [
             FIGURE_1, FIGURE_6A, FIGURE_6B, FIGURE_7, FIGURE_8, FIGURE_9, FIGURE_10A, FIGURE_10B,
-            OVERHEAD, PLACEMENT,
+            FINDING, OVERHEAD, PLACEMENT,
         ];
         for experiment in figures {
             let report = simulated(&experiment);
