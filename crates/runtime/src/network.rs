@@ -1,6 +1,5 @@
 //! How full the network interfaces of the machine are.
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -11,27 +10,25 @@ const INTERFACES: &str = "/sys/class/net";
 /// Megabits a second, in bytes.
 const MEGABIT: f64 = 1e6 / 8.0;
 
-/// The interfaces of this machine, as often as somebody looks. Those that tell no speed are never full: loopback, bridges, and
-/// most of virtual machines.
+/// The interfaces that this machine has when this is made. Those that tell no speed are never full: loopback, bridges, and most of
+/// virtual machines.
 #[derive(Debug)]
 pub struct Interfaces {
-    folder: PathBuf,
     looked: Option<Instant>,
-    /// Bytes received and sent until then.
-    carried: HashMap<PathBuf, [u64; 2]>,
+    /// Bytes received and sent until then, by the folder of the interface; `None` before the first look.
+    carried: Vec<(PathBuf, Option<[u64; 2]>)>,
 }
 
 impl Interfaces {
     /// Of this machine, or of the network namespace that the process is in.
     pub fn new() -> Self {
-        Interfaces::of(INTERFACES)
+        Interfaces::of(Path::new(INTERFACES))
     }
 
-    fn of(folder: impl Into<PathBuf>) -> Self {
+    fn of(folder: &Path) -> Self {
         Interfaces {
-            folder: folder.into(),
             looked: None,
-            carried: HashMap::new(),
+            carried: physical(folder).map(|one| (one, None)).collect(),
         }
     }
 
@@ -40,22 +37,18 @@ impl Interfaces {
     pub fn utilization(&mut self, now: Instant) -> f64 {
         let since = self.looked.replace(now);
         let seconds = since.map_or(0.0, |since| (now - since).as_secs_f64());
-        let before = std::mem::take(&mut self.carried);
         let mut fullest = 0.0_f64;
-        for interface in physical(&self.folder) {
-            let Some((speed, carried)) = read(&interface) else {
+        for (interface, before) in &mut self.carried {
+            let Some((speed, carried)) = read(interface) else {
                 continue;
             };
-            if let Some(before) = before.get(&interface).filter(|_| seconds > 0.0) {
+            if let Some(before) = before.replace(carried).filter(|_| seconds > 0.0) {
                 // Counters begin anew when a driver is loaded anew.
-                let grown = carried
-                    .iter()
-                    .zip(before)
-                    .map(|(now, b)| now.saturating_sub(*b));
+                let grown = carried.iter().zip(before);
+                let grown = grown.map(|(now, before)| now.saturating_sub(before));
                 let most = grown.max().unwrap_or(0) as f64 / seconds;
                 fullest = fullest.max(most / (speed * MEGABIT));
             }
-            self.carried.insert(interface, carried);
         }
         fullest.min(1.0)
     }
@@ -111,7 +104,6 @@ mod tests {
     #[test]
     fn the_fullest_interface_counts_in_its_fuller_direction() {
         let folder = tempfile::tempdir().unwrap();
-        let mut interfaces = Interfaces::of(folder.path());
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         write(
@@ -121,6 +113,7 @@ mod tests {
                 ("eth1", true, "100", 0, 0),
             ],
         );
+        let mut interfaces = Interfaces::of(folder.path());
         assert_eq!(
             interfaces.utilization(at(0)),
             0.0,
@@ -145,30 +138,25 @@ mod tests {
     #[test]
     fn without_a_device_a_speed_or_a_former_count_nothing_is_full() {
         let folder = tempfile::tempdir().unwrap();
-        let mut interfaces = Interfaces::of(folder.path());
         let start = Instant::now();
-        for (second, carried) in [(0, 0), (1, u64::MAX), (2, 5)] {
-            let virtual_ones = [
-                ("veth", false, "10000"),
-                ("eth0", true, "-1"),
-                ("eth1", true, ""),
-            ];
-            let interfaces_now =
-                virtual_ones.map(|(name, device, speed)| (name, device, speed, carried, carried));
-            write(folder.path(), &interfaces_now);
-            assert_eq!(
-                interfaces.utilization(start + Duration::from_secs(second)),
-                0.0
-            );
+        let ones = |carried: u64| {
+            [
+                ("veth", false, "10000", carried, carried),
+                ("eth0", true, "-1", carried, carried),
+                ("eth1", true, "", carried, carried),
+                ("eth2", true, "10", carried.max(5), 9),
+            ]
+        };
+        write(folder.path(), &ones(u64::MAX));
+        let mut interfaces = Interfaces::of(folder.path());
+        // Counters begin anew, and grow by a little.
+        for (second, carried) in [(0, u64::MAX), (1, 0), (2, 7)] {
+            write(folder.path(), &ones(carried));
+            let at = start + Duration::from_secs(second);
+            let used = interfaces.utilization(at);
+            assert!(used < 1e-5, "{used} at {second}");
         }
-        write(folder.path(), &[("eth2", true, "10", u64::MAX, u64::MAX)]);
-        interfaces.utilization(start + Duration::from_secs(3));
-        write(folder.path(), &[("eth2", true, "10", 7, 7)]);
-        assert_eq!(
-            interfaces.utilization(start + Duration::from_secs(4)),
-            0.0,
-            "counted anew"
-        );
-        assert_eq!(Interfaces::of("/nowhere").utilization(start), 0.0);
+        let mut none = Interfaces::of(Path::new("/nowhere"));
+        assert_eq!(none.utilization(start), 0.0);
     }
 }
