@@ -77,7 +77,7 @@ impl Heat {
         };
         for server in loads {
             for (load, _) in &server.workers {
-                // A map has far fewer workers than that: see `evenkeel_types::map`.
+                // `WORKERS_TOTAL_MAX` of them have numbers of sixteen bits.
                 let index = column.workers.len() as u16;
                 let place = WorkerRef {
                     server: server.server,
@@ -93,8 +93,9 @@ impl Heat {
                 }
             }
         }
+        let cells = cachelets + column.workers.len();
         self.columns.push_back(column);
-        let kept = (HEAT_CELLS_MAX / cachelets.max(1)).min(HEAT_COLUMNS_MAX);
+        let kept = (HEAT_CELLS_MAX / cells.max(1)).min(HEAT_COLUMNS_MAX);
         let surplus = self.columns.len().saturating_sub(kept);
         self.columns.drain(..surplus);
     }

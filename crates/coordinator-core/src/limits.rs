@@ -69,8 +69,8 @@ pub const HEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// Columns of the heat map that are kept, and told at most: five minutes.
 pub const HEAT_COLUMNS_MAX: usize = 300;
 
-/// Loads of cachelets that are kept in all columns, so that they take 6 MB and an answer stays under [`ANSWER_LEN_MAX`]: with more than
-/// 1,747 cachelets the map goes less far back.
+/// Loads of cachelets and workers that are kept in all columns, so that they take 6 MB and an answer stays under [`ANSWER_LEN_MAX`]: with more than
+/// 1,747 of both the map goes less far back.
 pub const HEAT_CELLS_MAX: usize = 1 << 19;
 
 /// Looks in a row for which workers have to be overloaded before there is a plan (MBal, section 3: four epochs). A

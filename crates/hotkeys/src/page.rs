@@ -11,8 +11,6 @@ use evenkeel_types::{Epoch, Instant, KeyHash, Version};
 use super::client::{Answer, ClientLeases, Connection, Grant, ReadTicket, Route, Verdict};
 use super::state::{Event, MOVES};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/hot-keys-states.md");
-
 const KEY: KeyHash = KeyHash(7);
 const READER: Connection = Connection(1);
 const OTHER: Connection = Connection(2);
@@ -25,15 +23,7 @@ const KNOWN: Version = Version(50);
 
 #[test]
 fn the_page_of_states_says_what_the_code_does() {
-    let page = page();
-    if std::env::var_os("EVENKEEL_WRITE_DOCS").is_some() {
-        std::fs::write(PAGE, &page).expect("docs/ is there");
-    }
-    let found = std::fs::read_to_string(PAGE).expect("docs/ is there");
-    assert!(
-        found == page,
-        "docs/hot-keys-states.md is out of date: EVENKEEL_WRITE_DOCS=1 cargo test -p evenkeel-hotkeys page"
-    );
+    evenkeel_testkit::page::check_page("hot-keys-states.md", &page());
 }
 
 fn page() -> String {

@@ -7,19 +7,9 @@ use core::fmt::Write as _;
 use crate::name::Kind;
 use crate::{Placement, Read, Replication, Scheme, Standing, Write};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schemes.md");
-
 #[test]
 fn the_page_of_schemes_says_what_the_code_does() {
-    let page = page();
-    if std::env::var_os("EVENKEEL_WRITE_DOCS").is_some() {
-        std::fs::write(PAGE, &page).expect("docs/ is there");
-    }
-    let found = std::fs::read_to_string(PAGE).unwrap_or_default();
-    assert!(
-        found == page,
-        "docs/schemes.md is out of date: EVENKEEL_WRITE_DOCS=1 cargo test -p evenkeel-schemes page"
-    );
+    evenkeel_testkit::page::check_page("schemes.md", &page());
 }
 
 const HEAD: &str = "# Schemes: where a key lives, and what is read and written

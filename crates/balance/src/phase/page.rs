@@ -7,22 +7,9 @@ use core::fmt::Write;
 use super::super::share::{BUSY_MIN, TOLERANCE_MAX};
 use super::{Event, MOVES, PhaseConfig, STATES, State};
 
-const PAGE: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../docs/balancing-phases.md"
-);
-
 #[test]
 fn the_page_of_phases_says_what_the_code_does() {
-    let page = page();
-    if std::env::var_os("EVENKEEL_WRITE_DOCS").is_some() {
-        std::fs::write(PAGE, &page).expect("docs/ is there");
-    }
-    let found = std::fs::read_to_string(PAGE).unwrap_or_default();
-    assert!(
-        found == page,
-        "docs/balancing-phases.md is out of date: EVENKEEL_WRITE_DOCS=1 cargo test -p evenkeel-balance page"
-    );
+    evenkeel_testkit::page::check_page("balancing-phases.md", &page());
 }
 
 fn page() -> String {

@@ -91,9 +91,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut observer = Observer::new(args)?;
     if args.once || args.format == Format::Json {
-        observer.look(false);
+        observer.look(0);
         thread::sleep(interval);
-        return print(&observer.look(false), args.format);
+        return print(&observer.look(0), args.format);
     }
     if !io::stdout().is_terminal() {
         bail!(
@@ -113,7 +113,7 @@ fn show(
     interval: Duration,
 ) -> anyhow::Result<()> {
     let mut view = View::default();
-    let mut figures = observer.look(view.heat);
+    let mut figures = observer.look(0);
     let mut next = Instant::now() + interval;
     loop {
         terminal.draw(|frame| screen::draw(frame, &figures, &view))?;
@@ -130,7 +130,9 @@ fn show(
         } else {
             next = Instant::now() + interval;
             if !view.paused {
-                figures = observer.look(view.heat);
+                // As many seconds as can be drawn, each a letter.
+                let columns = if view.heat { terminal.size()?.width } else { 0 };
+                figures = observer.look(columns.into());
             }
         }
     }
@@ -244,8 +246,8 @@ impl Observer {
         Ok(observer)
     }
 
-    /// What happened since the last look, and the heat map where it is wanted.
-    fn look(&mut self, heat: bool) -> Shown {
+    /// What happened since the last look, and so many columns of the heat map.
+    fn look(&mut self, columns: usize) -> Shown {
         let now = Instant::now();
         let seconds = self
             .looked
@@ -253,14 +255,14 @@ impl Observer {
             .map_or(0.0, |last| (now - last).as_secs_f64());
         match &mut self.proxy {
             Some(proxy) => Shown::Proxy(proxy.look(seconds)),
-            None => Shown::Servers(self.look_at_servers(seconds, heat)),
+            None => Shown::Servers(self.look_at_servers(seconds, columns)),
         }
     }
 
-    fn look_at_servers(&mut self, seconds: f64, heat: bool) -> Figures {
+    fn look_at_servers(&mut self, seconds: f64, columns: usize) -> Figures {
         self.find_members();
         let heat = match &self.coordinator {
-            Some(api) if heat => api.heat(screen::HEAT_COLUMNS).ok(),
+            Some(api) if columns > 0 => api.heat(columns).ok(),
             _ => None,
         };
         let mut known = std::mem::take(&mut self.watches);

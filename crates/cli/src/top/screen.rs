@@ -13,9 +13,6 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Table};
 /// A server with more than this by the mean of all is worth a look.
 const UNEVEN: f64 = 1.15;
 
-/// Columns of the heat map that are asked for: as many seconds as the widest terminals show.
-pub const HEAT_COLUMNS: usize = 300;
-
 /// Letters of a worker's or some cachelets' name that the heat map shows.
 const HEAT_LABEL: usize = 16;
 

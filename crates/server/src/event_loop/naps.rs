@@ -81,8 +81,7 @@ impl Naps {
             .zip(self.wanted_before)
             .map(|(now, before)| now.saturating_sub(before));
         let used = elapsed.mul_f64(network.clamp(0.0, 1.0));
-        let wanted_most = since_before.unwrap_or_default().max(used);
-        let idle = idle_time(self.slept, elapsed, wanted_most);
+        let idle = idle_time(self.slept, elapsed, since_before.unwrap_or_default(), used);
         (self.count, self.slept) = (0, Duration::ZERO);
         (self.since, self.wanted_before) = (now, wanted);
         Some(idle)
@@ -91,8 +90,8 @@ impl Naps {
 
 /// How much of a time a worker was idle, in which its naps lasted for so long and in which it wanted a processor, working or waiting
 /// for one, or used the network for so long.
-fn idle_time(slept: Duration, elapsed: Duration, wanted: Duration) -> Duration {
-    slept.min(elapsed.saturating_sub(wanted))
+fn idle_time(slept: Duration, elapsed: Duration, wanted: Duration, used: Duration) -> Duration {
+    slept.min(elapsed.saturating_sub(wanted.max(used)))
 }
 
 /// How many naps the one of this number, from 1, stands for; `None` if it is not measured.
@@ -114,6 +113,7 @@ mod tests {
     #[test]
     fn a_worker_that_waits_for_a_processor_is_not_idle() {
         let ms = Duration::from_millis;
+        let idle_time = |slept, elapsed, wanted| idle_time(slept, elapsed, wanted, Duration::ZERO);
         assert_eq!(idle_time(ms(80), ms(100), ms(20)), ms(80));
         assert_eq!(idle_time(ms(86), ms(100), ms(95)), ms(5));
         assert_eq!(
@@ -122,6 +122,15 @@ mod tests {
             "what it did otherwise than by a processor"
         );
         assert_eq!(idle_time(ms(90), ms(100), ms(101)), ms(0));
+    }
+
+    #[test]
+    fn a_worker_whose_answers_fill_the_network_is_not_idle() {
+        let ms = Duration::from_millis;
+        assert_eq!(idle_time(ms(80), ms(100), ms(20), ms(90)), ms(10));
+        assert_eq!(idle_time(ms(80), ms(100), ms(95), ms(90)), ms(5));
+        assert_eq!(idle_time(ms(80), ms(100), ms(20), ms(100)), ms(0));
+        assert_eq!(idle_time(ms(80), ms(100), ms(20), ms(10)), ms(80));
     }
 
     #[test]
