@@ -89,9 +89,10 @@ impl Figures {
         (self.answered() as f64 / self.due.max(1) as f64).min(1.0)
     }
 
-    /// Requests that failed by those that were sent.
+    /// Requests that failed by those that were sent, 1 at most.
     pub(super) fn failed_share(&self) -> f64 {
-        self.failed as f64 / self.sent.max(1) as f64
+        // What was sent before the step and failed within it counts, too: so there may be more.
+        (self.failed as f64 / self.sent.max(1) as f64).min(1.0)
     }
 }
 
@@ -268,6 +269,9 @@ mod tests {
         let both = [Limit::Answers, Limit::Errors];
         assert_eq!(broken("p99=5ms", failed(101)), both);
         assert_eq!(broken("p99=5ms", failed(u64::MAX)), both);
+        // All of the step's, and one from before it.
+        assert_eq!(failed(10_000).failed_share(), 1.0);
+        assert_eq!(failed(10_001).failed_share(), 1.0);
     }
 
     #[test]
