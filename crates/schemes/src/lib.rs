@@ -14,9 +14,11 @@
     )
 )]
 
+pub mod mark;
 pub mod name;
 #[cfg(test)]
 mod page;
 mod scheme;
+pub mod warm;
 
 pub use scheme::{Placement, Read, Replication, Scheme, Standing, Write};

@@ -1,0 +1,52 @@
+//! Marks: items of ours under an application's own key, which no reader is shown.
+//!
+//! A mark has the client flags [`FLAGS`], which no application may use in a pool that has marks, and a value that says what it is: a digit
+//! for the format, a letter for the kind, and sixteen hexadecimal digits that differ from mark to mark. Whatever has these flags is taken
+//! for a mark, also one of a format or kind that this version does not know: it is somebody else's placeholder then.
+
+/// The client flags of every mark: `EVKL`.
+pub const FLAGS: u32 = 0x4556_4B4C;
+
+/// How long a placeholder lives at most, in seconds: longer than a fill takes, and a key whose proxy died is filled again after it.
+pub const PLACEHOLDER_EXPTIME_SECS: i64 = 2;
+
+/// Bytes of a mark's value.
+pub const LEN: usize = 18;
+
+/// The format of this version.
+const FORMAT: u8 = b'1';
+
+/// The letter of a placeholder.
+const PLACEHOLDER: u8 = b'p';
+
+/// Whether an item with these client flags is a mark.
+#[inline]
+pub const fn is_mark(flags: u32) -> bool {
+    flags == FLAGS
+}
+
+/// The value of a placeholder: who put it means to bring the item from where it was before. The nonce tells it from others; nothing
+/// depends on it, but whoever looks at a server by hand sees which is which.
+pub fn placeholder(nonce: u64) -> [u8; LEN] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut value = [0; LEN];
+    value[0] = FORMAT;
+    value[1] = PLACEHOLDER;
+    for (at, digit) in value[2..].iter_mut().enumerate() {
+        *digit = DIGITS[(nonce >> (60 - 4 * at) & 15) as usize];
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_placeholder_says_what_it_is_and_differs_by_its_nonce() {
+        assert_eq!(&placeholder(0x1234_5678_9abc_def0), b"1p123456789abcdef0");
+        assert_eq!(&placeholder(0), b"1p0000000000000000");
+        assert_eq!(&FLAGS.to_be_bytes(), b"EVKL");
+        assert!(is_mark(1_163_283_276) && !is_mark(0));
+    }
+}
