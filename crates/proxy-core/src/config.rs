@@ -172,6 +172,8 @@ pub struct PoolSettings {
     pub collapse: bool,
     /// Whether hot keys of a pool of any memcached servers are looked for, and what is done about them.
     pub hot_keys: PlainConfig,
+    /// The pool of any memcached servers that holds what is not here yet.
+    pub warm_from: Option<Arc<str>>,
 }
 
 impl Default for PoolSettings {
@@ -188,6 +190,7 @@ impl Default for PoolSettings {
             flush_on_return: false,
             collapse: true,
             hot_keys: PlainConfig::default(),
+            warm_from: None,
         }
     }
 }

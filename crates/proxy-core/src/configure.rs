@@ -15,7 +15,7 @@ use crate::limits::LEAVING_LOOK;
 use crate::pipe::backend::{Backend, Peer};
 use crate::places::Places;
 use crate::pool::{EvenkeelPool, LeftServers, MemcachedPool, Pool, Servers, server_name};
-use crate::routes::way::Way;
+use crate::routes::way::{Tongue, Way};
 use crate::routes::{RenameId, Renames, RouteTarget};
 use crate::server_list::ServerList;
 use crate::stats::per_route::PerRoute;
@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// The ways of a configuration whose pools are these; there is one at least.
 fn ways_of(
     config: &ProxyConfig,
-    pools: &[(PoolId, bool)],
+    pools: &[(PoolId, Tongue)],
     renames: &mut Renames,
     per_route: &mut PerRoute,
 ) -> Vec<Way> {
@@ -71,7 +71,7 @@ pub(crate) fn take_over(core: &mut ProxyCore, now: Instant, config: &Arc<ProxyCo
     for wanted in &config.pools {
         let id = take_over_pool(core, now, wanted);
         former.remove(&id);
-        pools.push((id, matches!(wanted.kind, PoolKind::Evenkeel(_))));
+        pools.push((id, Tongue::of(wanted)));
     }
     for left in former {
         if let Some(pool) = core.pools.get_mut(left) {
@@ -79,8 +79,9 @@ pub(crate) fn take_over(core: &mut ProxyCore, now: Instant, config: &Arc<ProxyCo
         }
     }
     for wanted in &config.pools {
-        find_gutter(core, wanted);
+        find_others(core, wanted);
     }
+    core.pools.look_for_former_pools();
     let ways = ways_of(
         config,
         &pools,
@@ -133,8 +134,8 @@ fn take_over_pool(core: &mut ProxyCore, now: Instant, wanted: &PoolConfig) -> Po
     id
 }
 
-/// Finds the pool that stands in for this one.
-fn find_gutter(core: &mut ProxyCore, wanted: &PoolConfig) {
+/// Finds the pool that stands in for this one, and the one that it is warmed from.
+fn find_others(core: &mut ProxyCore, wanted: &PoolConfig) {
     let named = |name: &str| {
         let mut pools = core.pools.iter();
         pools.find(|(_, pool)| &*pool.name == name && !pool.leaving)
@@ -143,11 +144,14 @@ fn find_gutter(core: &mut ProxyCore, wanted: &PoolConfig) {
         Failover::Gutter(name) => named(name).map(|(id, _)| id),
         Failover::None | Failover::Next => None,
     };
+    let former = wanted.settings.warm_from.as_deref();
+    let former = former.and_then(named).map(|(id, _)| id);
     let Some((id, _)) = named(&wanted.name) else {
         return;
     };
     if let Some(pool) = core.pools.get_mut(id) {
         pool.gutter = gutter;
+        pool.former = former;
     }
 }
 
@@ -284,6 +288,7 @@ fn is_needed(core: &ProxyCore, id: PoolId) -> bool {
     let mut clients = core.clients.iter();
     backends.any(|backend| backend.pool == id && backend.queued_requests() > 0)
         || core.parking.await_pool(id)
+        || core.operations.use_pool(id)
         || clients.any(|client| client.slots().any(|slot| holds(&slot.state)))
 }
 
@@ -310,6 +315,7 @@ fn new_pool(wanted: &PoolConfig, lease_seed: u64) -> Pool {
         untold: Places::default(),
         hot: None,
         gutter: None,
+        former: None,
         left: LeftServers::default(),
         leaving: false,
     }

@@ -14,6 +14,7 @@ use crate::request::input::take_input;
 use crate::request::whole::{answer_own_address, answer_stats};
 use crate::stats::process::ProcessStats;
 use crate::under_way::flush::go_on_with_flushes;
+use crate::under_way::operation::go_on_with_failed;
 use crate::under_way::retry::retry_parked;
 use crate::under_way::say::{forget_client, resume};
 use crate::worker::ProxyCore;
@@ -45,12 +46,14 @@ impl ProxyCore {
     /// As [`ProxyCore::new`].
     pub fn configure(&mut self, now: Instant, config: &Arc<ProxyConfig>) {
         configure(self, now, config);
+        go_on_with_failed(self, now);
     }
 
     /// The coordinator of this source has a map. One that is not newer, or that no pool follows, is
     /// ignored.
     pub fn set_map(&mut self, now: Instant, source: MapSource, map: &Arc<ClusterMap>) {
         set_map(self, now, source, map);
+        go_on_with_failed(self, now);
     }
 
     /// A turn of the event loop begins. All that follows happens at this time, as far as it is measured.
@@ -100,6 +103,7 @@ impl ProxyCore {
                 backend_due(self, now, id);
             }
         }
+        go_on_with_failed(self, now);
         let slot_end = if self.pools.watches() {
             self.pools.judge_hot_keys(now, &mut self.counts.stats)
         } else {
@@ -123,7 +127,9 @@ impl ProxyCore {
     /// The application sent something: `input` is everything of it that was not consumed before.
     /// Returns how many bytes of it are done with. A closed client consumes everything.
     pub fn client_input(&mut self, now: Instant, id: ClientId, input: &[u8]) -> usize {
-        take_input(self, now, id, input)
+        let consumed = take_input(self, now, id, input);
+        go_on_with_failed(self, now);
+        consumed
     }
 
     /// A connection of an application is gone. What it asked for and has not been carried out yet is
@@ -248,12 +254,15 @@ impl ProxyCore {
     /// A server sent something: `input` is everything of it that was not consumed before. Returns
     /// how many bytes of it are done with. A connection that was given up consumes everything.
     pub fn backend_input(&mut self, now: Instant, id: BackendId, input: &[u8]) -> usize {
-        take_answers(self, now, id, input)
+        let consumed = take_answers(self, now, id, input);
+        go_on_with_failed(self, now);
+        consumed
     }
 
     /// The connection was closed by the server, or could not be made.
     pub fn backend_lost(&mut self, now: Instant, id: BackendId) {
         lose(self, now, id, Loss::Gone);
+        go_on_with_failed(self, now);
     }
 
     /// Answers `stats`.

@@ -29,6 +29,10 @@ pub(crate) enum Failure {
     BehindReads,
     /// Too many requests are parked.
     TooManyParked,
+    /// The former pool, which its own is warmed from, could not be asked.
+    Former,
+    /// Others change its key all the time.
+    Contended,
     /// It waited too long for a server that cannot keep up; it was not asked.
     Overloaded,
 }
@@ -69,6 +73,8 @@ impl Failure {
             | Failure::Moving
             | Failure::BehindReads
             | Failure::TooManyParked
+            | Failure::Former
+            | Failure::Contended
             | Failure::Overloaded => None,
         }
     }
@@ -92,6 +98,8 @@ impl fmt::Display for Failure {
             Failure::Moving => f.write_str("key is moving to another server"),
             Failure::BehindReads => f.write_str("requests before it were not answered in time"),
             Failure::TooManyParked => f.write_str("too many requests wait for moves and reads"),
+            Failure::Former => f.write_str("former pool unavailable"),
+            Failure::Contended => f.write_str("busy: others keep changing this key"),
             Failure::Overloaded => f.write_str("overloaded"),
         }
     }
@@ -112,6 +120,9 @@ pub(crate) const NO_META: &[u8] =
 /// What a compare-and-swap is answered while its key's server is out of use and others stand in.
 pub(crate) const NO_CAS_ELSEWHERE: &[u8] =
     b"SERVER_ERROR the key's server is out of use, and another cannot compare its unique\r\n";
+
+/// What a store is answered whose client flags say that its item is one of ours, in a pool that has such.
+pub(crate) const MARK_FLAGS: &[u8] = b"CLIENT_ERROR client flags 1163283276 are the proxy's\r\n";
 
 /// What a request is answered whose key pretends to be one of ours, in a pool that has such.
 pub(crate) const RESERVED_KEY: &[u8] =

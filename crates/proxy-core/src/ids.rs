@@ -45,6 +45,12 @@ pub(crate) const NOBODY: ClientId = ClientId(Key {
     generation: u32::MAX,
 });
 
+/// Whose the steps of operations are; the slot names the operation. No application has this name.
+pub(crate) const STEP: ClientId = ClientId(Key {
+    slot: u32::MAX,
+    generation: u32::MAX - 2,
+});
+
 /// Who stores replicas. No application has this name.
 pub(crate) const FILLER: ClientId = ClientId(Key {
     slot: u32::MAX,

@@ -26,7 +26,7 @@
 //! - Words: `limits`, `ids`, `config`, `routes/`, `failure` (why the proxy answers with an error),
 //!   `show/` (answers in the application's words), `stats/` (what is counted, and how it is told).
 //! - Parts of a worker, each with its data: `client` and `clients`, `pipe/` (connections to servers), `pool/`
-//!   (which server, also of hot keys and while servers are out of use), `parked`, `flushes`, `drafts`,
+//!   (which server, also of hot keys and while servers are out of use), `parked`, `flushes`, `operations`, `drafts`,
 //!   `request_log`, `output`.
 //! - `worker`: the parts together.
 //! - What is done with several parts at once: `under_way/`, then `request/` and `answer/`, `configure`, `map`
@@ -87,6 +87,7 @@ mod kept;
 pub mod limits;
 mod logged;
 mod map;
+mod operations;
 mod output;
 mod parked;
 mod pipe;
@@ -106,6 +107,7 @@ mod stats;
 mod tests;
 mod told;
 mod under_way;
+mod warm;
 mod worker;
 
 pub use config::{

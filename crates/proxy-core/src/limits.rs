@@ -67,6 +67,13 @@ pub const PARKED_MAX: usize = 16 << 10;
 /// Bytes of them.
 pub const PARKED_BYTES_MAX: usize = 64 << 20;
 
+/// Operations that a worker may have under way: commands that take several requests to servers. Beyond, they are answered
+/// `SERVER_ERROR overloaded`.
+pub const OPERATIONS_MAX: usize = 64 << 10;
+
+/// Bytes of their requests, and of what they have fetched.
+pub const OPERATION_BYTES_MAX: usize = 64 << 20;
+
 /// Keys that a server out of reach has missed and that are remembered for it, by each worker: some
 /// seconds of writes. To delete so many takes a fraction of a second.
 pub const MISSED_KEYS_MAX: usize = 32 << 10;

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::flushes::Flushes;
 use crate::ids::{BackendId, PoolId};
 use crate::limits;
+use crate::operations::Operations;
 use crate::output::Outbox;
 use crate::parked::Parking;
 use crate::pipe::backends::Backends;
@@ -38,6 +39,7 @@ pub struct ProxyCore {
     pub(crate) backends: Backends,
     pub(crate) parking: Parking,
     pub(crate) flushes: Flushes,
+    pub(crate) operations: Operations,
     pub(crate) outbox: Outbox,
     pub(crate) counts: Counts,
     /// How many bytes of answers an application may have unread before its requests wait.
@@ -68,6 +70,7 @@ impl ProxyCore {
             backends: Backends::default(),
             parking: Parking::default(),
             flushes: Flushes::default(),
+            operations: Operations::default(),
             outbox: Outbox::default(),
             counts: Counts::default(),
             out_pause: limits::OUT_PAUSE,
@@ -79,6 +82,12 @@ impl ProxyCore {
             scratch: Scratch::default(),
             drafts: Drafts::default(),
         }
+    }
+
+    /// Whether commands may take several steps, or are on their way by some.
+    #[inline]
+    pub(crate) fn takes_steps(&self) -> bool {
+        self.pools.warms() || !self.operations.is_empty()
     }
 
     /// What leases of plain pools belong to: everything that can give a key another home begins an era.

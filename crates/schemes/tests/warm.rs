@@ -827,7 +827,11 @@ fn every_broken_rule_is_found() {
         (Fault::FormerIsClearedAfterwards, &[Get, Delete], SCOPE),
         (Fault::ChangesDoNotClear, &[Get, Incr], SCOPE),
         (Fault::ChangesAreNotBound, &[Get, Delete, Incr], SCOPE),
-        (Fault::AddTakesPlaceholdersForItems, &[Get, Delete, Add], strict),
+        (
+            Fault::AddTakesPlaceholdersForItems,
+            &[Get, Delete, Add],
+            strict,
+        ),
         (
             Fault::GoesOnAfterRestart,
             &[Get, Set],

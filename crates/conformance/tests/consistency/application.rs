@@ -20,7 +20,7 @@ pub const KEYS: [&str; 8] = [
 /// Most commands sent before their answers are read.
 const PIPELINE_MAX: u64 = 8;
 
-/// Of a thousand commands, so many write.
+/// Of a thousand commands, so many write unless something else is said.
 const WRITES_PER_MILLE: u64 = 20;
 
 /// Whoever waits longer for an answer takes the proxy to hang: several times its request timeout, or twice the longest.
@@ -34,6 +34,7 @@ pub struct Shared {
     pub stop: AtomicBool,
     seed: u64,
     keys: [String; KEYS.len()],
+    writes_per_mille: u64,
     /// When the clock of the history began.
     start: Instant,
     clients: AtomicU32,
@@ -50,6 +51,7 @@ impl Shared {
             stop: AtomicBool::new(false),
             seed,
             keys: KEYS.map(str::to_owned),
+            writes_per_mille: WRITES_PER_MILLE,
             start: Instant::now(),
             clients: AtomicU32::new(0),
             writes: AtomicU64::new(0),
@@ -62,6 +64,14 @@ impl Shared {
     pub fn in_round(self, round: u64) -> Self {
         Shared {
             keys: KEYS.map(|key| format!("{key}-{round}")),
+            ..self
+        }
+    }
+
+    /// Of a thousand commands, so many write.
+    pub fn writing(self, writes_per_mille: u64) -> Self {
+        Shared {
+            writes_per_mille,
             ..self
         }
     }
@@ -232,7 +242,7 @@ impl<'a> Application<'a> {
     fn compose(&mut self, out: &mut Vec<u8>) {
         let key = self.some_key();
         let name = self.shared.key(key).to_owned();
-        if self.below(1000) >= WRITES_PER_MILLE {
+        if self.below(1000) >= self.shared.writes_per_mille {
             let read = Action::Read(Found::Unknown);
             let (kind, keys) = match self.below(10) {
                 0..4 => (Kind::Get, vec![key]),

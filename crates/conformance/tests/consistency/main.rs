@@ -18,6 +18,7 @@ mod lease;
 mod porcupine;
 mod settings;
 mod turns;
+mod warm;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

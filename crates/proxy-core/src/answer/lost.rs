@@ -4,7 +4,7 @@
 
 use crate::composed::parse_own;
 use crate::failure::Failure;
-use crate::ids::{BackendId, NOBODY};
+use crate::ids::{BackendId, NOBODY, STEP};
 use crate::limits::RETRIES_MAX;
 use crate::output::Output;
 use crate::pipe::backend::Link;
@@ -183,7 +183,12 @@ pub(crate) fn lose(core: &mut ProxyCore, now: Instant, id: BackendId, loss: Loss
     let may_repeat = |(question, is_written): &(Question, bool)| {
         may_repeat(question, *is_written, now) && (takes_again || question.tag.is_read)
     };
-    for lost in questions.iter().filter(|lost| !may_repeat(lost)) {
+    // What a step may have left behind is a placeholder, or the item that is the present one.
+    let is_step = |lost: &(Question, bool)| lost.0.tag.client == STEP;
+    for lost in questions
+        .iter()
+        .filter(|lost| !may_repeat(lost) && !is_step(lost))
+    {
         core.backends.note_missed_request(id, &lost.0);
     }
     catch_up_if_idle(core, now, id);
@@ -233,6 +238,7 @@ fn may_repeat(question: &Question, is_written: bool, now: Instant) -> bool {
         && untouched
         && !is_ours
         && !tag.is_replica
+        && !tag.is_bound
         && tag.retries < RETRIES_MAX
         && now < tag.give_up
 }

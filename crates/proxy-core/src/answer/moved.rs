@@ -7,6 +7,7 @@ use crate::pool::Servers;
 use crate::under_way::again::{ask_again, renew_ticket};
 use crate::under_way::era::begin_era;
 use crate::under_way::fail::fail;
+use crate::under_way::operation::step_moved;
 use crate::under_way::park::{hurry_all_parked, park};
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
@@ -45,7 +46,9 @@ fn moved_for(
         Some(Servers::Evenkeel(pool)) => pool.backend(moved.owner),
         Some(Servers::Memcached(_)) | None => None,
     };
-    if tag.is_replica {
+    if tag.is_bound {
+        step_moved(core, now, &tag);
+    } else if tag.is_replica {
         fail(core, question, &Failure::Moving);
     } else if let Some(owner) =
         owner.filter(|&owner| tag.retries == 0 && owner != id && !core.clients.awaits_before(&tag))

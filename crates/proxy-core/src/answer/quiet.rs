@@ -10,8 +10,10 @@ use crate::show;
 use crate::show::Unfit;
 use crate::show::kinds::{Show, Verb};
 use crate::stats::counters::Tally;
+use crate::under_way::operation::{Own, own_answered};
+use crate::warm::as_not_stored;
 use crate::worker::ProxyCore;
-use evenkeel_protocol::Reply;
+use evenkeel_protocol::{Limits, Reply, ReplyOutcome, parse_reply};
 use evenkeel_types::Instant;
 
 /// A part of the answer to a quiet command and the `mn` behind it.
@@ -22,6 +24,20 @@ pub(crate) fn take_quiet(
     reply: &Reply<'_>,
     raw: &[u8],
 ) -> Result<(), Unfit> {
+    if core.takes_steps() {
+        match hear_own(core, now, id, reply)? {
+            Own::Show => {}
+            Own::Taken => return Ok(()),
+            Own::ShowNotStored => {
+                let raw = as_not_stored(raw);
+                let ReplyOutcome::Reply { reply, .. } = parse_reply(&raw, &Limits::default())
+                else {
+                    return Err(Unfit);
+                };
+                return take_quiet(core, now, id, &reply, &raw);
+            }
+        }
+    }
     let backend = core.backends.get_mut(id).ok_or(Unfit)?;
     let is_aware = backend.peer != Peer::Memcached;
     let (question, request) = backend.awaited().ok_or(Unfit)?;
@@ -76,6 +92,28 @@ pub(crate) fn take_quiet(
         _ => return Err(Unfit),
     }
     Ok(())
+}
+
+/// In a pool that is warmed from another, an operation hears what its own quiet command has come to.
+fn hear_own(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: BackendId,
+    reply: &Reply<'_>,
+) -> Result<Own, Unfit> {
+    let backend = core.backends.get_mut(id).ok_or(Unfit)?;
+    let (_, request) = backend.awaited().ok_or(Unfit)?;
+    let tag = request.tag;
+    if !matches!(request.progress, Progress::Nothing) || matches!(reply, Reply::Moved(_)) {
+        return Ok(Own::Show);
+    }
+    let own = own_answered(core, now, id, &tag, reply);
+    if let Own::Taken = own {
+        // The `mn` is the end of it.
+        let backend = core.backends.get_mut(id).ok_or(Unfit)?;
+        backend.awaited().ok_or(Unfit)?.1.progress = Progress::Answered;
+    }
+    Ok(own)
 }
 
 /// What a quiet command has done when its answer is hidden.

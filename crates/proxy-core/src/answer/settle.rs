@@ -12,19 +12,21 @@ use crate::answer::done::done;
 use crate::answer::front::show_front;
 use crate::answer::mg::answer_of_mg;
 use crate::client::{Answered, HeldRead, State};
-use crate::ids::{BackendId, FILLER, NOBODY};
+use crate::ids::{BackendId, FILLER, NOBODY, STEP};
 use crate::pipe::backend::Peer;
 use crate::pipe::in_flight::{Progress, Question, Tag};
 use crate::pool::lease_era;
 use crate::show::Unfit;
 use crate::stats::counters::Tally;
 use crate::under_way::again::ask_home;
+use crate::under_way::operation::{Own, own_answered, step_answered};
 use crate::under_way::park::hurry_parked;
+use crate::warm::as_not_stored;
 use crate::worker::ProxyCore;
 use crate::{kept, show};
 use core::time::Duration;
 use evenkeel_hotkeys::client::{Answer, Grant, Verdict};
-use evenkeel_protocol::{MetaStatus, Reply};
+use evenkeel_protocol::{Limits, MetaStatus, Reply, ReplyOutcome, parse_reply};
 use evenkeel_types::Instant;
 
 /// A server has answered what nobody but the proxy asked for.
@@ -57,8 +59,33 @@ pub(crate) fn settle(
     Ok(())
 }
 
-/// The answer to the awaited request, for one of those who asked it: shows it, keeps it for its turn, or asks again.
+/// The answer to the awaited request, for one of those who asked it.
 fn settle_for(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: BackendId,
+    tag: Tag,
+    reply: &Reply<'_>,
+    raw: &[u8],
+) -> Result<(), Unfit> {
+    if !core.takes_steps() {
+        return show_or_keep(core, now, id, tag, reply, raw);
+    }
+    match own_answered(core, now, id, &tag, reply) {
+        Own::Show => show_or_keep(core, now, id, tag, reply, raw),
+        Own::Taken => Ok(()),
+        Own::ShowNotStored => {
+            let raw = as_not_stored(raw);
+            match parse_reply(&raw, &Limits::default()) {
+                ReplyOutcome::Reply { reply, .. } => show_or_keep(core, now, id, tag, &reply, &raw),
+                _ => Err(Unfit),
+            }
+        }
+    }
+}
+
+/// Shows an answer, keeps it for its turn, or asks again.
+fn show_or_keep(
     core: &mut ProxyCore,
     now: Instant,
     id: BackendId,
@@ -82,6 +109,7 @@ fn settle_for(
         match tag.client {
             NOBODY => caught_up(core, reply)?,
             FILLER => filled(core, now, &tag, reply)?,
+            STEP => step_answered(core, now, id, &tag, reply)?,
             _ => {}
         }
         return Ok(());

@@ -16,7 +16,7 @@
 //! carried out, and what is left keeps its order.
 
 use crate::failure::Failure;
-use crate::ids::{BackendId, FILLER, NOBODY};
+use crate::ids::{BackendId, FILLER, NOBODY, STEP};
 use crate::pipe::backlog::{WAIT_GOAL_DIVISOR, WAITING_MIN};
 use crate::pipe::in_flight::Tag;
 use crate::under_way::fail::{fail, forget_ticket};
@@ -42,7 +42,8 @@ pub(crate) fn shed(core: &mut ProxyCore, now: Instant, id: BackendId) {
         return;
     }
     let may_go = |tag: &Tag, waited: Duration| {
-        let of_application = tag.client != NOBODY && tag.client != FILLER && tag.has_key();
+        let is_ours = [NOBODY, FILLER, STEP].contains(&tag.client);
+        let of_application = !is_ours && tag.has_key();
         let is_spare = is_too_long && tag.is_read && waited > goal && spare > 0;
         let goes = of_application && (is_spare || waited > longest);
         spare = spare.saturating_sub(goes.into());

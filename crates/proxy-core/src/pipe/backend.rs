@@ -129,6 +129,8 @@ pub(crate) struct Backend {
     measured_from: u64,
     /// What it must forget before it is asked anything.
     pub missed: Missed,
+    /// How many connections came before this one, or before the next.
+    connection: u64,
     /// Whether this connection has answered a request.
     has_answered: bool,
     /// The greeting, while it is not answered.
@@ -184,6 +186,7 @@ impl Backend {
             backlog: Backlog::default(),
             request_timeout_ns: nanoseconds(settings.request_timeout),
             measured_from: 0,
+            connection: 0,
             has_answered: false,
             greeting: ByteQueue::default(),
             queue: Queue::default(),
@@ -515,8 +518,14 @@ impl Backend {
         has_changed
     }
 
+    /// Tells its connections apart.
+    pub fn connection(&self) -> u64 {
+        self.connection
+    }
+
     /// Nothing awaited remains after a failure: the next connection starts with an empty queue.
     pub fn reset_queue(&mut self) {
+        self.connection += 1;
         self.queue.restart();
         self.stopwatch.restart();
         self.window.restart();

@@ -43,6 +43,8 @@ pub(crate) struct Tag {
     pub is_read: bool,
     /// Whether it asks for a replica.
     pub is_replica: bool,
+    /// Whether it counts on a CAS unique that the proxy has learnt on this connection: it goes over no other.
+    pub is_bound: bool,
     /// By which hash others find it who ask in the same words, while it waits to be sent; `None` if nobody may share its answer. Not
     /// an `mg` of an application: of those who ask one is told to replace a stale value.
     pub shared_by: Option<u64>,
@@ -70,6 +72,7 @@ impl Tag {
             route: RouteId::NONE,
             is_read: false,
             is_replica: false,
+            is_bound: false,
             shared_by: None,
             retries: 0,
             give_up,

@@ -118,7 +118,7 @@ impl Pools {
     /// Whether a copy could answer an `mg` with these flags, and what is to be asked besides.
     #[inline]
     pub fn watch_mg(&self, way: &WayTo, key: WayKey<'_>, flags: &MetaFlags<'_>) -> (bool, Unasked) {
-        if !self.watches() || way.as_meta {
+        if !self.watches() || way.as_meta() {
             return (false, Unasked::default());
         }
         self.watch_plain_mg(way, key, flags)

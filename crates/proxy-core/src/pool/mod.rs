@@ -39,6 +39,8 @@ pub(crate) struct Pool {
     pub hot: Option<Box<PlainHotKeys>>,
     /// The pool that keys go to while their server is out of use, where that is another one.
     pub gutter: Option<PoolId>,
+    /// The pool that it is warmed from.
+    pub former: Option<PoolId>,
     /// Servers that it has had.
     pub left: LeftServers,
     /// No longer configured: kept until nothing that was asked of it is under way.

@@ -21,6 +21,8 @@ pub(crate) struct Pools {
     slab: Slab<Pool>,
     /// Whether hot keys of a pool of plain servers are looked for.
     watches: bool,
+    /// Whether a pool is warmed from another.
+    warms: bool,
 }
 
 impl Pools {
@@ -62,6 +64,30 @@ impl Pools {
     #[inline]
     pub fn watches(&self) -> bool {
         self.watches
+    }
+
+    /// Whether a pool is warmed from another one.
+    #[inline]
+    pub fn is_warmed(&self, pool: PoolId) -> bool {
+        self.warms && self.get(pool).is_some_and(|pool| pool.former.is_some())
+    }
+
+    /// Whether writes of a pool waited for reads because they take several steps, or did before it was configured anew.
+    pub fn has_former_or_list(&self, pool: PoolId) -> bool {
+        let pool = self.get(pool);
+        pool.is_some_and(|pool| pool.former.is_some() || pool.is_plain())
+    }
+
+    /// Whether any pool is warmed from another one.
+    #[inline]
+    pub fn warms(&self) -> bool {
+        self.warms
+    }
+
+    /// Looks whether any pool is warmed from another.
+    pub fn look_for_former_pools(&mut self) {
+        let warms = self.iter().any(|(_, pool)| pool.former.is_some());
+        self.warms = warms;
     }
 
     /// Looks whether any pool looks for hot keys.

@@ -10,6 +10,7 @@ use crate::ids::ClientId;
 use crate::pipe::in_flight::Ask;
 use crate::request::question::ask_new;
 use crate::request::way::{bounded, on_way, refuse, refuses_cas};
+use crate::request::words::{refuses_mark, unaware_of_recaching};
 use crate::routes::way::{WayKey, WayTo};
 use crate::routes::{CommandClass, RenameId};
 use crate::show::kinds::{Show, Unasked, Verb};
@@ -47,6 +48,9 @@ pub(crate) fn store(core: &mut ProxyCore, now: Instant, id: ClientId, store: &St
             if is_cas && refuses_cas(core, now, id, way, show) {
                 return;
             }
+            if refuses_mark(core, now, id, way, show, store.flags) {
+                return;
+            }
             let exptime = match joins {
                 // Both keep the exptime of what is there.
                 true => store.exptime,
@@ -68,7 +72,7 @@ pub(crate) fn store(core: &mut ProxyCore, now: Instant, id: ClientId, store: &St
                 ..*store
             };
             ask_new(core, now, &draft, |out, route| {
-                if way.as_meta {
+                if way.as_meta() {
                     store_as_meta(out, &store, route)
                 } else {
                     ask::store(out, &store)
@@ -108,7 +112,7 @@ fn delete_on(
         ..Draft::line(id, way, key, Intent::Write)
     };
     ask_new(core, now, &draft, |out, route| {
-        if way.as_meta || key.sent.base64 {
+        if way.as_meta() || key.sent.base64 {
             let line = ask::meta_delete(out, key.sent);
             let line = if key.sent.base64 {
                 line.flag(b'b')
@@ -154,7 +158,7 @@ pub(crate) fn arithmetic(
             ..Draft::line(id, way, key, Intent::Write)
         };
         ask_new(core, now, &draft, |out, route| {
-            if way.as_meta {
+            if way.as_meta() {
                 let mode: &[u8] = if up { b"I" } else { b"D" };
                 let line = ask::meta_arithmetic(out, key.sent).flag(b'v');
                 line.number(b'D', delta).token(b'M', mode).raw(route).end();
@@ -190,8 +194,13 @@ pub(crate) fn touch(
                 ..Draft::line(id, way, key, Intent::Touch)
             };
             ask_new(core, now, &draft, |out, route| {
-                if way.as_meta {
-                    let line = ask::meta_get(out, key.sent).flag(b'A');
+                if way.as_meta() {
+                    let line = unaware_of_recaching(ask::meta_get(out, key.sent), way);
+                    let line = match way.is_warmed() {
+                        // They tell a mark.
+                        true => line.flag(b'f').flag(b'c'),
+                        false => line,
+                    };
                     line.number(b'T', exptime).raw(route).end();
                 } else {
                     ask::touch(out, key.stored, exptime, false);
@@ -218,13 +227,17 @@ pub(crate) fn meta_get(core: &mut ProxyCore, now: Instant, id: ClientId, meta: &
     let refused = show(Unasked::default());
     on_way(core, now, id, meta.key, class, refused, |core, way, key| {
         let intent = get_intent(&meta.flags);
-        let (copies, unasked) = if way.as_meta {
+        let (copies, unasked) = if way.as_meta() {
             // The version says whether an answer is older than one already shown. A line with as
             // many flags as there can be has no room for it; such a read then gets no lease.
-            let has_room = meta.flags.iter().count() < FLAG_COUNT_MAX;
+            let has_room =
+                meta.flags.iter().count() + usize::from(way.is_warmed()) < FLAG_COUNT_MAX;
+            if way.is_warmed() && !has_room {
+                return refuse(core, now, id, refused, text::FLAGS_TOO_LONG);
+            }
             let unasked = Unasked {
                 cas: has_room && !meta.flags.has(b'c'),
-                flags: false,
+                flags: way.is_warmed() && !meta.flags.has(b'f'),
             };
             (false, unasked)
         } else {
@@ -266,6 +279,10 @@ pub(crate) fn meta_set(core: &mut ProxyCore, now: Instant, id: ClientId, meta: &
         CommandClass::Set,
         show,
         |core, way, key| {
+            let client_flags = meta.flags.client_flags().unwrap_or(0);
+            if refuses_mark(core, now, id, way, show, client_flags) {
+                return;
+            }
             let draft = Draft {
                 show,
                 ask,

@@ -12,3 +12,4 @@ pub(crate) mod speech;
 pub(crate) mod step;
 pub(crate) mod way;
 pub(crate) mod whole;
+pub(crate) mod words;

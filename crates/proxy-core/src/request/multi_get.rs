@@ -18,6 +18,7 @@ use crate::pool::Servers;
 use crate::request::hot::ask_hot_key;
 use crate::request::question::ask_new;
 use crate::request::way::{bounded, on_way};
+use crate::request::words::unaware_of_recaching;
 use crate::routes::CommandClass;
 use crate::routes::way::{WayKey, WayTo};
 use crate::show::kinds::Show;
@@ -85,7 +86,7 @@ fn ask_key(
     on_way(core, now, id, key, class, show, |core, way, key| {
         let exptime = rest.exptime.map(|exptime| bounded(core, way, exptime));
         let rest = MultiGet { exptime, ..rest };
-        if way.as_meta {
+        if way.as_meta() {
             ask_for_key(core, now, id, rest, way, key, show);
         } else {
             draft_key(core, now, id, rest, way, key, show);
@@ -93,7 +94,7 @@ fn ask_key(
     });
 }
 
-/// Asks an Evenkeel worker for a key.
+/// Asks for a key in a meta command.
 fn ask_for_key(
     core: &mut ProxyCore,
     now: Instant,
@@ -112,12 +113,9 @@ fn ask_for_key(
         ..Draft::line(id, way, key, intent)
     };
     ask_new(core, now, &draft, |out, route| {
-        // `A`: a classic command takes no part in recaching.
-        let line = ask::meta_get(out, key.sent)
-            .flag(b'v')
-            .flag(b'f')
-            .flag(b'c')
-            .flag(b'A');
+        let line = ask::meta_get(out, key.sent);
+        let line = line.flag(b'v').flag(b'f').flag(b'c');
+        let line = unaware_of_recaching(line, way);
         let line = match rest.exptime {
             Some(exptime) => line.number(b'T', exptime),
             None => line,

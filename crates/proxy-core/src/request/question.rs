@@ -15,6 +15,7 @@ use crate::pool::{Pool, Servers};
 use crate::route_flags::RouteFlags;
 use crate::show::kinds::Show;
 use crate::under_way::fail::fail;
+use crate::under_way::operation::begin_write;
 use crate::under_way::park::{await_owner, await_reads};
 use crate::under_way::put::put;
 use crate::under_way::release::release;
@@ -88,6 +89,22 @@ pub(crate) fn ask_new(
         write: write_ticket,
         ..Tag::new(draft.client, draft.pool, slot, draft.ask, now)
     };
+    if core.pools.is_warmed(draft.pool) && takes_steps(draft) {
+        let mut bytes = Vec::new();
+        write(&mut bytes, flags.text());
+        tag.flags = flags.place(bytes.len(), draft.behind_flags);
+        let question = Question {
+            tag,
+            bytes,
+            progress: Progress::Nothing,
+        };
+        match core.clients.awaits_before(&tag) {
+            // What it reads and writes at two places would not keep the order.
+            true => await_reads(core, now, question),
+            false => begin_write(core, now, question),
+        }
+        return release(core, now, draft.client);
+    }
     let len_max = LINE_LEN_MAX + draft.behind_flags;
     let home = target.as_ref().ok().copied();
     match target.and_then(|to| core.admit(to, len_max)) {
@@ -128,6 +145,14 @@ pub(crate) fn ask_new(
             release(core, now, draft.client);
         }
     }
+}
+
+/// Whether a request takes several steps from the beginning in a pool that is warmed from another.
+fn takes_steps(draft: &Draft<'_>) -> bool {
+    matches!(
+        draft.intent,
+        Intent::Write | Intent::Touch | Intent::ReadAndWrite
+    )
 }
 
 /// Finds out where a new request goes. In an Evenkeel pool it also tells the pool's CSM cache of

@@ -19,7 +19,7 @@ use evenkeel_types::Instant;
 
 /// What the server understands that a key goes to.
 pub(crate) fn speech_of(core: &ProxyCore, way: &WayTo, key: WayKey<'_>) -> Speech {
-    if way.as_meta {
+    if way.as_meta() {
         return Speech::Meta;
     }
     let pool = core.pools.get(way.pool).map(|pool| &pool.servers);

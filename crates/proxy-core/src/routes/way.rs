@@ -1,5 +1,6 @@
 //! A route as one core takes it.
 
+use crate::config::{PoolConfig, PoolKind};
 use crate::failure::{DENIED, READ_ONLY};
 use crate::ids::{BackendId, PoolId, RouteId};
 use crate::routes::{
@@ -22,13 +23,39 @@ pub(crate) struct Way {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WayTo {
     pub pool: PoolId,
-    /// Whether servers are asked in meta commands with our own flags.
-    pub as_meta: bool,
+    /// How servers are spoken to.
+    pub tongue: Tongue,
     pub rename: RenameId,
     pub route: RouteId,
     /// Where the key goes instead while its server is out of use.
     pub place: Option<BackendId>,
     pub ttl: TtlBounds,
+}
+
+/// How the servers of a pool are spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tongue {
+    /// In the words of the application.
+    AsSent,
+    /// In meta commands, so that what is there can be told from a mark of ours.
+    Meta {
+        /// They know our own flags.
+        extended: bool,
+        /// What is not there is looked for at a former pool.
+        warmed: bool,
+    },
+}
+
+impl Tongue {
+    /// That of a pool.
+    pub fn of(pool: &PoolConfig) -> Self {
+        let extended = matches!(pool.kind, PoolKind::Evenkeel(_));
+        let warmed = pool.settings.warm_from.is_some();
+        match extended || warmed {
+            true => Tongue::Meta { extended, warmed },
+            false => Tongue::AsSent,
+        }
+    }
 }
 
 /// A key by the name that servers know.
@@ -44,7 +71,7 @@ impl Way {
     /// The way of a route, whose pool is this one.
     pub fn new(
         route: &RouteConfig,
-        (pool, as_meta): (PoolId, bool),
+        (pool, tongue): (PoolId, Tongue),
         renames: &mut Renames,
         number: RouteId,
     ) -> Self {
@@ -55,13 +82,15 @@ impl Way {
         };
         let rename = renames.number(Rename::new(outside, &route.add_prefix));
         let denied = route.denied();
-        let is_plain = !as_meta && rename == RenameId::NONE && !denied.contains(CommandClass::Get);
+        let is_plain = tongue == Tongue::AsSent
+            && rename == RenameId::NONE
+            && !denied.contains(CommandClass::Get);
         Way {
             denied,
             is_read_only: route.target != RouteTarget::Deny,
             to: WayTo {
                 pool,
-                as_meta,
+                tongue,
                 rename,
                 route: number,
                 place: None,
@@ -111,6 +140,24 @@ impl Way {
 }
 
 impl WayTo {
+    /// Whether servers are asked in meta commands, whatever the application said.
+    #[inline]
+    pub fn as_meta(&self) -> bool {
+        self.tongue != Tongue::AsSent
+    }
+
+    /// Whether servers know our own flags.
+    #[inline]
+    pub fn is_extended(&self) -> bool {
+        matches!(self.tongue, Tongue::Meta { extended: true, .. })
+    }
+
+    /// Whether what is not there is looked for at a former pool.
+    #[inline]
+    pub fn is_warmed(&self) -> bool {
+        matches!(self.tongue, Tongue::Meta { warmed: true, .. })
+    }
+
     /// Whether exptimes stay as they are.
     #[inline]
     pub fn keeps_exptimes(&self) -> bool {

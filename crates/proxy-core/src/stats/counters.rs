@@ -66,6 +66,15 @@ counters! {
             requests_denied => counter, "Requests that a route refused.";
             keys_refused => counter, "Requests refused because a route made their key or their line too long, or left no key.";
             keys_reserved => counter, "Requests refused because their key begins with byte 0x01, in a pool whose hot keys the proxy replicates under such names.";
+            flags_reserved => counter, "Stores refused because their client flags say that an item is the proxy's, in a pool that is warmed from another.";
+            former_hits => counter, "Reads answered with what the former pool had, in a pool that is warmed from it.";
+            former_deletes => counter, "Deletes at a former pool, each before a write here.";
+            fills_stored => counter, "Items brought from a former pool.";
+            fills_lost => counter, "Items not brought because the key was written meanwhile, or the placeholder was gone.";
+            fills_absent => counter, "Keys that a former pool did not have.";
+            fills_given_up => counter, "Items not brought because a server could not be asked.";
+            placeholders_met => counter, "Reads and writes that met a placeholder of another fill.";
+            operations_refused => counter, "Requests refused because too many that take several steps were under way.";
             ttls_changed => counter, "Exptimes that a route changed, or that are short because the item is stored elsewhere.";
             requests_failed_over => counter, "Requests that went to another server because their key's own was out of use.";
             failovers_unsettled => counter, "Requests that did not go to another server, because their key's own, or the next one, was back for too short a time before.";

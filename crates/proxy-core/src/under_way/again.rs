@@ -35,6 +35,17 @@ use evenkeel_types::Instant;
 pub(crate) fn ask_again(
     core: &mut ProxyCore,
     now: Instant,
+    mut question: Question,
+    to: Result<BackendId, Failure>,
+) {
+    question.tag.retries = question.tag.retries.saturating_add(1);
+    ask_at(core, now, question, to);
+}
+
+/// Asks a request, whose bytes and flags are as they were when it was asked before or was to be, at a given place.
+pub(crate) fn ask_at(
+    core: &mut ProxyCore,
+    now: Instant,
     question: Question,
     to: Result<BackendId, Failure>,
 ) {
@@ -62,7 +73,7 @@ pub(crate) fn ask_again(
         Some((Servers::Memcached(_), _)) | None => RouteFlags::default(),
     };
     let Question {
-        mut tag,
+        tag,
         bytes,
         progress,
     } = question;
@@ -70,7 +81,6 @@ pub(crate) fn ask_again(
     match to.and_then(|to| core.admit(to, bytes.len() + ROUTE_FLAGS_LEN_MAX)) {
         Ok(to) => {
             let (start, end) = tag.flags;
-            tag.retries = tag.retries.saturating_add(1);
             put(core, now, to, tag, progress, |out| {
                 if start == end {
                     out.extend_from_slice(&bytes);

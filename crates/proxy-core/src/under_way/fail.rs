@@ -3,6 +3,7 @@
 use crate::client::{Answered, HeldRead, State};
 use crate::config::OnDown;
 use crate::failure::Failure;
+use crate::operations::OperationId;
 use crate::pipe::in_flight::{Ask, Progress, Question, Tag};
 use crate::routes::Rename;
 use crate::show;
@@ -26,6 +27,9 @@ pub(crate) fn forget_ticket(core: &mut ProxyCore, now: Instant, tag: &Tag) {
 /// Puts a failure where the answer was to go. The caller releases the client's answers, and goes on with the
 /// round of a flush ([`end_round`](crate::under_way::flush::end_round)).
 pub(crate) fn fail(core: &mut ProxyCore, question: Question, failure: &Failure) {
+    if let Some(step) = OperationId::of_step(&question.tag) {
+        return core.operations.step_failed(step, failure.clone());
+    }
     let on_down = core.pools.get(question.tag.pool);
     let on_down = on_down.map(|pool| pool.settings.on_down);
     let as_miss = on_down != Some(OnDown::Error) && failure.is_absence();
@@ -43,6 +47,9 @@ pub(crate) fn fail(core: &mut ProxyCore, question: Question, failure: &Failure) 
         return core.flushes.answered(id, None);
     }
     core.pools.write_ended(&tag);
+    if core.takes_steps() {
+        end_operation(core, &tag);
+    }
     let Some(client) = core.clients.get_mut(tag.client) else {
         return;
     };
@@ -79,6 +86,22 @@ pub(crate) fn fail(core: &mut ProxyCore, question: Question, failure: &Failure) 
             }
         };
         client.set_state(sequence, state);
+    }
+}
+
+/// Whatever an operation was about to do for a request, it is over: the application gets a failure. What it asked next goes on.
+fn end_operation(core: &mut ProxyCore, tag: &Tag) {
+    let Some(id) = core.operations.of_slot(tag.client, tag.slot) else {
+        return;
+    };
+    if core.operations.told(id)
+        && let Some(client) = core.clients.get_mut(tag.client)
+    {
+        client.parked -= 1;
+    }
+    let operation = core.operations.get(id);
+    if operation.is_some_and(|operation| operation.machine.asks_own()) {
+        core.operations.remove(id);
     }
 }
 

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!   retry, flush, lines          after a pause; in rounds; a line for each server
+//!   operation                    in several steps
 //!   release                      what an application is shown, in the order asked
 //!   again                        the same once more, or at another place
 //!   park                         not now
@@ -18,6 +19,7 @@ pub(crate) mod fail;
 pub(crate) mod flush;
 pub(crate) mod lines;
 pub(crate) mod log;
+pub(crate) mod operation;
 pub(crate) mod pace;
 pub(crate) mod park;
 pub(crate) mod put;

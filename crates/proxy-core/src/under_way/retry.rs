@@ -1,8 +1,10 @@
 //! Trying parked requests again.
 
+use crate::failure::Failure;
 use crate::parked::Parked;
 use crate::under_way::again::{ask_again, renew_ticket};
 use crate::under_way::fail::fail;
+use crate::under_way::operation::begin_write;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use evenkeel_types::Instant;
@@ -38,6 +40,10 @@ fn retry_first_parked(core: &mut ProxyCore, now: Instant) {
         question, reason, ..
     } = parked;
     if now < tag.give_up {
+        if reason == Failure::BehindReads && core.pools.has_former_or_list(tag.pool) {
+            begin_write(core, now, question);
+            return release(core, now, tag.client);
+        }
         let home = core.pools.home(tag.pool, tag.hash);
         renew_ticket(core, now, &tag);
         ask_again(core, now, question, home);

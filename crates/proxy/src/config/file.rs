@@ -4,7 +4,8 @@
 use super::diagnostic::{Problem, Rejection, did_you_mean};
 use super::front::{FRONT_KEYS, Front, front};
 use super::hot_keys::hot_keys;
-use super::pools::{PoolPlan, PoolServers};
+use super::others::{Others, failover, warm_from};
+use super::pools::PoolPlan;
 use super::reader::{At, Reader, Section};
 use super::request_log::{LOG_KEYS, LogPlan, request_log};
 use super::secure::{login, tls};
@@ -68,6 +69,7 @@ const POOL_KEYS: &[&str] = &[
     "request_timeout",
     "on_down",
     "allow_flush",
+    "warm_from",
     "failover",
     "gutter",
     "failover_ttl",
@@ -282,7 +284,7 @@ fn pools(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> (Vec<PoolPlan>, V
     }
     let mut plans = Vec::new();
     let mut names = Vec::new();
-    let mut gutters = Vec::new();
+    let mut others = Others::default();
     for (key, value) in entries {
         let name = key.get_ref().to_string();
         let is_word = |c: char| c.is_ascii_graphic() && c != '/' && c != ':';
@@ -290,46 +292,18 @@ fn pools(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> (Vec<PoolPlan>, V
             let what = "a pool's name is of letters, digits and signs other than / and :";
             reader.fail(key.span(), what);
         }
-        plans.extend(pool(reader, &name, value, &mut gutters));
+        plans.extend(pool(reader, &name, value, &mut others));
         names.push(name);
     }
-    for (of, gutter) in gutters {
-        check_gutter(reader, &of, gutter, &plans, &names);
-    }
+    others.check(reader, &plans, &names);
     (plans, names)
-}
-
-/// A gutter is another pool of any memcached servers.
-fn check_gutter(
-    reader: &mut Reader,
-    of: &str,
-    gutter: At<String>,
-    plans: &[PoolPlan],
-    names: &[String],
-) {
-    let At { value: name, span } = gutter;
-    let is_plain = |plan: &PoolPlan| !matches!(plan.servers, PoolServers::Evenkeel(_));
-    if !names.contains(&name) {
-        let meant = did_you_mean(&name, names.iter().map(String::as_str));
-        reader.fail(span, format!("there is no pool \"{name}\"{meant}"));
-    } else if name == of {
-        reader.fail(span, "a gutter is another pool");
-    } else if plans
-        .iter()
-        .any(|plan| *plan.name == *name && !is_plain(plan))
-    {
-        reader.fail(
-            span,
-            "a gutter is a pool with servers, not one with a coordinator",
-        );
-    }
 }
 
 fn pool(
     reader: &mut Reader,
     name: &str,
     value: &Spanned<DeValue<'_>>,
-    gutters: &mut Vec<(String, At<String>)>,
+    others: &mut Others,
 ) -> Option<PoolPlan> {
     let section = &reader.section(&format!("pool \"{name}\""), value, POOL_KEYS)?;
     let connect_timeout = reader.parsed(section, "connect_timeout", timeout);
@@ -343,7 +317,11 @@ fn pool(
     if let (Failover::Gutter(gutter), true) = (&failover, section.has("gutter")) {
         let span = section.place_of("gutter");
         let value = gutter.to_string();
-        gutters.push((name.to_owned(), At { value, span }));
+        others.note_gutter(name, At { value, span });
+    }
+    let warm_from = warm_from(reader, section);
+    if let Some(former) = &warm_from {
+        others.note_former(name, former.clone());
     }
     let failover_ttl_max = u32::try_from(FAILOVER_TTL_MAX.as_secs()).unwrap_or(u32::MAX);
     let failover_ttl = reader.seconds(section, "failover_ttl", failover_ttl_max);
@@ -361,6 +339,7 @@ fn pool(
         collapse: reader.flag_or(section, "collapse", default.collapse),
         hot_keys: hot_keys(reader, section),
         login: login(reader, section),
+        warm_from: warm_from.map(|at| Arc::from(at.value)),
         ..default
     };
     let tls = tls(reader, section);
@@ -371,26 +350,6 @@ fn pool(
         tls,
         settings,
     })
-}
-
-/// Where the keys of a pool go while their server is out of use.
-fn failover(reader: &mut Reader, section: &Section<'_>) -> Failover {
-    let named = reader.parsed(section, "failover", |text| match text {
-        "none" => Ok(Failover::None),
-        "next" => Ok(Failover::Next),
-        _ => Err("use \"none\" or \"next\", or gutter = \"POOL\" instead"),
-    });
-    match (named, reader.text(section, "gutter")) {
-        (Some(_), Some(gutter)) => {
-            reader.fail(
-                gutter.span,
-                "a pool has either failover or a gutter, not both",
-            );
-            Failover::None
-        }
-        (None, Some(gutter)) => Failover::Gutter(Arc::from(gutter.value)),
-        (named, None) => named.map_or(Failover::None, |at| at.value),
-    }
 }
 
 /// The table of the routes. A file with one pool and no routes takes everything to that pool.

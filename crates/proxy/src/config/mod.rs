@@ -5,6 +5,7 @@ mod diagnostic;
 mod file;
 mod front;
 mod hot_keys;
+mod others;
 mod pools;
 mod reader;
 mod request_log;

@@ -218,7 +218,7 @@ fn read_in_binary(core: &mut ProxyCore, now: Instant, id: ClientId, read: &Read<
         let exptime = read
             .exptime
             .map(|exptime| exptime_in_text(core, way, exptime));
-        if way.as_meta || key.sent.base64 {
+        if way.as_meta() || key.sent.base64 {
             return read_in_meta(core, now, id, way, key, echo, exptime);
         }
         if is_alone {

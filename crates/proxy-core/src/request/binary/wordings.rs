@@ -10,6 +10,7 @@ use crate::request::question::ask_new;
 use crate::request::speech::speech_of;
 use crate::request::way::{bounded, on_way, refuse, refuses_cas};
 use crate::request::whole::{cluster_asked, stats_asked};
+use crate::request::words::{refuses_mark, unaware_of_recaching};
 use crate::routes::CommandClass;
 use crate::routes::way::{WayKey, WayTo};
 use crate::show::kinds::Show;
@@ -163,6 +164,9 @@ fn store_in_binary(
         if compares && refuses_cas(core, now, id, way, Show::Binary(echo)) {
             return;
         }
+        if refuses_mark(core, now, id, way, Show::Binary(echo), store.flags) {
+            return;
+        }
         let speech = speech_of(core, way, key);
         let has_classic_words = !(key.sent.base64 || joins && compares);
         if speech != Speech::Meta && !has_classic_words {
@@ -201,7 +205,7 @@ fn delete_in_binary(
         if cas != 0 && refuses_cas(core, now, id, way, Show::Binary(echo)) {
             return;
         }
-        let as_meta = way.as_meta || cas != 0 || key.sent.base64;
+        let as_meta = way.as_meta() || cas != 0 || key.sent.base64;
         if as_meta && !has_words(core, now, id, way, key, echo) {
             return;
         }
@@ -353,15 +357,6 @@ fn draft<'k>(id: ClientId, way: &WayTo, key: WayKey<'k>, intent: Intent, echo: E
 pub(crate) fn begin<'o>(line: MetaLine<'o>, key: WayKey<'_>) -> MetaLine<'o> {
     match key.sent.base64 {
         true => line.flag(b'b'),
-        false => line,
-    }
-}
-
-/// Like other commands than meta ones, this takes no part in recaching. Servers without the extension
-/// have no word for that.
-fn unaware_of_recaching<'o>(line: MetaLine<'o>, way: &WayTo) -> MetaLine<'o> {
-    match way.as_meta {
-        true => line.flag(b'A'),
         false => line,
     }
 }

@@ -1,0 +1,262 @@
+//! A pool that is warmed from a former one, under two proxies: first applications use the former pool alone, then the new one, while items
+//! are evicted from both, and servers are killed, started again empty, and stopped.
+
+use super::application::{Application, KEYS, Shared};
+use super::{APPLICATIONS_PER_PROXY, Consistency, IMPATIENT, PROXIES, settings};
+use evenkeel_conformance::exchange::seed;
+use evenkeel_sim::history::{Action, Found, Operation, check_linearizable};
+use evenkeel_testkit::{
+    Client, Cluster, ClusterOptions, Memcached, Process, Signal, evenkeel, poll_until,
+};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Servers of the former pool, and of one of memcacheds that is warmed.
+const SERVERS: usize = 4;
+
+/// How long applications work before the pool changes.
+const BEFORE: Duration = Duration::from_millis(500);
+
+/// What a test waits for has come by then, unless something hangs.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Longest time for which a server is stopped: longer than a request may take.
+const STOPPED_MS_MAX: u64 = 1000;
+
+/// Of a thousand commands, so many write: enough for items to be there although they are evicted all the time.
+const WRITES_PER_MILLE: u64 = 60;
+
+/// Things that happen in a round: each of its six once.
+const DEEDS: usize = 6;
+
+/// What is warmed.
+enum Target {
+    Memcacheds(Vec<Memcached>),
+    Cluster(Box<Cluster>),
+}
+
+impl Target {
+    /// What its pool says of it in a file.
+    fn lines(&self) -> String {
+        match self {
+            Target::Memcacheds(servers) => list(servers),
+            Target::Cluster(cluster) => {
+                format!("coordinator = \"{}\"\n", cluster.coordinator_url())
+            }
+        }
+    }
+
+    /// A server is killed, and starts again empty.
+    fn kill(&mut self, server: usize) {
+        match self {
+            Target::Memcacheds(servers) => restart(&mut servers[server % SERVERS]),
+            Target::Cluster(cluster) => cluster.restart_server(server % cluster.servers.len()),
+        }
+    }
+
+    fn process(&mut self, server: usize) -> &mut Process {
+        match self {
+            Target::Memcacheds(servers) => servers[server % SERVERS].process(),
+            Target::Cluster(cluster) => {
+                let count = cluster.servers.len();
+                &mut cluster.servers[server % count]
+            }
+        }
+    }
+
+    fn addresses(&self) -> Vec<SocketAddr> {
+        match self {
+            Target::Memcacheds(servers) => servers.iter().map(Memcached::address).collect(),
+            Target::Cluster(cluster) => cluster.servers.iter().map(Process::address).collect(),
+        }
+    }
+}
+
+fn memcacheds() -> Vec<Memcached> {
+    (0..SERVERS)
+        .map(|_| Memcached::spawn(&["-t", "1"]))
+        .collect()
+}
+
+fn restart(server: &mut Memcached) {
+    let port = server.address().port().to_string();
+    server.process().kill();
+    *server = Memcached::spawn(&["-t", "1", "-p", &port]);
+}
+
+fn list(servers: &[Memcached]) -> String {
+    let names = servers
+        .iter()
+        .map(|server| format!("\"{}\"", server.address()));
+    format!("servers = [{}]\n", names.collect::<Vec<_>>().join(", "))
+}
+
+/// Two proxies by such a file.
+fn proxies(text: &str) -> (tempfile::TempDir, Vec<Process>) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("proxy.toml");
+    std::fs::write(&path, text).expect("room");
+    let path = path.display().to_string();
+    let start = |_| evenkeel::proxy(&["--config", &path, "-t", "2"]);
+    (folder, (0..PROXIES).map(start).collect())
+}
+
+/// Lets applications work by these proxies while something is done. Gives what they were told.
+fn work(shared: &Shared, proxies: &[Process], deed: impl FnOnce()) -> Vec<Operation> {
+    shared.stop.store(false, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let applications: Vec<_> = (0..PROXIES * APPLICATIONS_PER_PROXY)
+            .map(|i| {
+                let proxy = proxies[i % PROXIES].address();
+                let application = Application::new(shared, proxy, i as u64);
+                scope.spawn(|| application.run())
+            })
+            .collect();
+        let deed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(deed));
+        shared.stop.store(true, Ordering::Relaxed);
+        let told = applications.into_iter().map(|application| {
+            let told = application.join();
+            told.expect("an application only asks and notes")
+        });
+        let told: Vec<Vec<Operation>> = told.collect();
+        if let Err(panic) = deed {
+            std::panic::resume_unwind(panic);
+        }
+        told.concat()
+    })
+}
+
+/// What proxies have counted together.
+fn counts(proxies: &[Process]) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for proxy in proxies {
+        for (name, value) in Client::connect(proxy.address()).stats("proxy") {
+            *sums.entry(name).or_default() += value.parse::<u64>().unwrap_or(0);
+        }
+    }
+    sums
+}
+
+/// An item is not there any more, as if it had been evicted.
+fn evict(servers: &[SocketAddr], random: &mut Xoshiro256PlusPlus, shared: &Shared) {
+    let at = servers[random.next_u64() as usize % servers.len()];
+    let key = shared.key(random.next_u64() as usize % KEYS.len());
+    // A server that is stopped, or not the key's, is no matter.
+    if let Ok(mut client) = Client::try_connect(at) {
+        let _ = client.try_command(&format!("delete {key}"));
+    }
+}
+
+fn run(mut target: Target) {
+    let seed = seed();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let said = std::env::var("CHAOS_SECONDS").ok();
+    let seconds = said.map(|text| text.parse().expect("CHAOS_SECONDS is a number of seconds"));
+    let end = seconds.map(|seconds: u64| Instant::now() + Duration::from_secs(seconds) / 2);
+    let mut round = 0;
+    loop {
+        let shared = Shared::new(seed.wrapping_add(round)).in_round(round);
+        one_round(&mut target, &mut random, shared.writing(WRITES_PER_MILLE));
+        round += 1;
+        if end.is_none_or(|end| Instant::now() >= end) {
+            return println!("{round} rounds, no violation");
+        }
+    }
+}
+
+fn one_round(target: &mut Target, random: &mut Xoshiro256PlusPlus, shared: Shared) {
+    let mut former = memcacheds();
+    let patience =
+        format!("request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\n");
+    let old = format!("[pools.old]\n{}{patience}", list(&former));
+    let (_folder, first) = proxies(&old);
+    let mut told = work(&shared, &first, || {
+        let begun = Instant::now();
+        poll_until(DEADLINE, "the former pool to be used", || {
+            (begun.elapsed() >= BEFORE && shared.values() > 100).then_some(())
+        });
+    });
+    drop(first);
+    let text = format!(
+        "{old}[pools.new]\n{}{patience}warm_from = \"old\"\n[[routes]]\npool = \"new\"\n",
+        target.lines()
+    );
+    let (_folder, second) = proxies(&text);
+    told.extend(work(&shared, &second, || {
+        for deed in 0..DEEDS {
+            let before = shared.values();
+            for _ in 0..10 {
+                evict(&target.addresses(), random, &shared);
+                let addresses: Vec<_> = former.iter().map(Memcached::address).collect();
+                if deed % 4 == 0 {
+                    evict(&addresses, random, &shared);
+                }
+            }
+            let server = random.next_u64() as usize % SERVERS;
+            let pause = Duration::from_millis(random.next_u64() % STOPPED_MS_MAX);
+            match deed {
+                1 => target.kill(server),
+                3 => pause_of(target.process(server), pause),
+                5 => pause_of(former[server].process(), pause),
+                _ => {}
+            }
+            poll_until(DEADLINE, "applications to go on", || {
+                (shared.values() > before + 200).then_some(())
+            });
+        }
+    }));
+    // A cache may miss whenever it likes; what it may not is to show what is not the case.
+    for operation in &mut told {
+        if operation.action == Action::Read(Found::Miss) {
+            operation.action = Action::Read(Found::Unknown);
+        }
+    }
+    let counts = counts(&second);
+    match check_linearizable(&told) {
+        Ok(linear) => println!("{linear:?}"),
+        Err(violations) => {
+            let told: Vec<_> = violations.iter().map(ToString::to_string).collect();
+            panic!("{}", told.join("\n"));
+        }
+    }
+    for count in [
+        "former_hits",
+        "fills_stored",
+        "fills_absent",
+        "former_deletes",
+        "placeholders_met",
+    ] {
+        println!("{count} {}", counts[count]);
+        assert!(counts[count] > 0, "{count}: {counts:?}");
+    }
+}
+
+fn pause_of(process: &mut Process, pause: Duration) {
+    process.signal(Signal::Stop);
+    let until = Instant::now() + pause;
+    poll_until(DEADLINE, "the end of a pause", || {
+        (Instant::now() >= until).then_some(())
+    });
+    process.signal(Signal::Continue);
+}
+
+#[test]
+fn chaos_of_pools_of_memcacheds_that_are_warmed() {
+    run(Target::Memcacheds(memcacheds()));
+}
+
+#[test]
+fn chaos_of_pools_of_a_cluster_that_is_warmed() {
+    run(Target::Cluster(Box::new(Cluster::start(ClusterOptions {
+        servers: 3,
+        threads: 1,
+        proxies: 0,
+        // A read of a replica is as new as one of its home.
+        settings: Some(settings(Consistency::Atomic)),
+        ..ClusterOptions::default()
+    }))));
+}

@@ -1,0 +1,165 @@
+//! Operations under way: commands of applications that take several requests to servers, step by step.
+//!
+//! What each asks next is decided by a pure machine ([`Warming`]); here is what it works with: the application's own request, what was
+//! fetched, and the connection on which it learnt a unique. `under_way/operation.rs` asks and hears.
+
+use crate::failure::Failure;
+use crate::ids::{BackendId, ClientId, PoolId, STEP};
+use crate::limits::{OPERATION_BYTES_MAX, OPERATIONS_MAX};
+use crate::pipe::in_flight::{Question, Tag};
+use crate::slab::{Key, Slab};
+use evenkeel_schemes::warm::{Command, Warming};
+use evenkeel_types::Instant;
+use std::collections::BTreeMap;
+
+/// Names an operation, also in the tag of a step, which nobody's connection asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OperationId(Key);
+
+impl OperationId {
+    /// As the slot in a step's tag.
+    pub fn slot(self) -> u64 {
+        u64::from(self.0.generation) << 32 | u64::from(self.0.slot)
+    }
+
+    /// Whose step a request is, if it is one.
+    pub fn of_step(tag: &Tag) -> Option<Self> {
+        (tag.client == STEP).then_some(OperationId(Key {
+            slot: tag.slot as u32,
+            generation: (tag.slot >> 32) as u32,
+        }))
+    }
+}
+
+/// What was fetched at the former place.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    pub flags: u32,
+    /// Seconds that it has to live; `None` for ever.
+    pub ttl: Option<u64>,
+    pub value: Vec<u8>,
+}
+
+/// An operation under way.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub machine: Warming,
+    /// The application's request; its tag names who waits for the answer.
+    pub question: Question,
+    /// Whether the application has its answer, and what is left is done for nobody.
+    pub is_told: bool,
+    /// The application's further requests wait for it.
+    pub holds_back: bool,
+    /// The key as it is stored.
+    pub key: Box<[u8]>,
+    pub former: PoolId,
+    /// What is asked at present.
+    pub asked: Command,
+    pub fetched: Option<Fetched>,
+    /// The connection on which it has learnt a unique, and which of those to its server that is.
+    pub learnt_on: Option<(BackendId, u64)>,
+    /// No further step begins from then on.
+    pub give_up: Instant,
+    /// Why its last step failed.
+    pub failure: Option<Failure>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Operations {
+    slab: Slab<Operation>,
+    /// Those whose application waits, by the place of its answer.
+    by_slot: BTreeMap<(ClientId, u64), OperationId>,
+    /// Bytes of requests and fetched values.
+    bytes: usize,
+    /// Those whose step has failed, which have not heard it.
+    failed: Vec<(OperationId, Failure)>,
+}
+
+impl Operations {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.slab.len() == 0
+    }
+
+    /// Whether another one can begin that keeps so many bytes.
+    pub fn has_room(&self, len: usize) -> bool {
+        self.slab.len() < OPERATIONS_MAX && self.bytes + len <= OPERATION_BYTES_MAX
+    }
+
+    pub fn insert(&mut self, operation: Operation) -> OperationId {
+        let tag = operation.question.tag;
+        self.bytes += operation.bytes();
+        let id = OperationId(self.slab.insert(operation));
+        self.by_slot.insert((tag.client, tag.slot), id);
+        id
+    }
+
+    pub fn get(&self, id: OperationId) -> Option<&Operation> {
+        self.slab.get(id.0)
+    }
+
+    pub fn get_mut(&mut self, id: OperationId) -> Option<&mut Operation> {
+        self.slab.get_mut(id.0)
+    }
+
+    /// The one whose answer goes to a place.
+    pub fn of_slot(&self, client: ClientId, slot: u64) -> Option<OperationId> {
+        self.by_slot.get(&(client, slot)).copied()
+    }
+
+    /// Keeps what was fetched.
+    pub fn keep(&mut self, id: OperationId, fetched: Fetched) {
+        if let Some(operation) = self.slab.get_mut(id.0) {
+            self.bytes += fetched.value.len();
+            let before = operation.fetched.replace(fetched);
+            self.bytes -= before.map_or(0, |before| before.value.len());
+        }
+    }
+
+    /// The application has its answer, or is not there any more: what it has asked is not needed for it. Whether its further requests
+    /// waited.
+    pub fn told(&mut self, id: OperationId) -> bool {
+        let Some(operation) = self.slab.get_mut(id.0) else {
+            return false;
+        };
+        operation.is_told = true;
+        let tag = operation.question.tag;
+        self.by_slot.remove(&(tag.client, tag.slot));
+        core::mem::take(&mut operation.holds_back)
+    }
+
+    /// It is over.
+    pub fn remove(&mut self, id: OperationId) {
+        if let Some(operation) = self.slab.remove(id.0) {
+            self.bytes -= operation.bytes();
+            let tag = operation.question.tag;
+            if !operation.is_told {
+                self.by_slot.remove(&(tag.client, tag.slot));
+            }
+        }
+    }
+
+    /// A step could not be asked, or nobody knows what came of it.
+    pub fn step_failed(&mut self, id: OperationId, failure: Failure) {
+        self.failed.push((id, failure));
+    }
+
+    /// The next one that is to hear that.
+    pub fn pop_failed(&mut self) -> Option<(OperationId, Failure)> {
+        self.failed.pop()
+    }
+
+    /// Whether any works with a pool. O(operations).
+    pub fn use_pool(&self, pool: PoolId) -> bool {
+        let mut operations = self.slab.iter().map(|(_, operation)| operation);
+        operations.any(|operation| operation.former == pool || operation.question.tag.pool == pool)
+    }
+}
+
+impl Operation {
+    fn bytes(&self) -> usize {
+        let fetched = self.fetched.as_ref();
+        self.question.bytes.len() + fetched.map_or(0, |fetched| fetched.value.len())
+    }
+}

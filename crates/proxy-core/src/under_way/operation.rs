@@ -1,0 +1,491 @@
+//! Operations: asking what their machines say, and telling them what came of it.
+//!
+//! An application's command that needs several requests is kept aside ([`Operations`](crate::operations::Operations)). Its steps are requests
+//! of nobody's connection; its own request, when its turn comes, is asked as any other, and its answer heard before it is shown.
+//!
+//! All that rests on a unique goes over the connection on which it was learnt. If that is another one by now, the condition is taken not to
+//! hold: a server that was started anew counts its uniques anew.
+
+use crate::client::{Answered, State};
+use crate::composed::parse_own;
+use crate::failure::Failure;
+use crate::ids::{BackendId, PoolId, STEP};
+use crate::operations::{Operation, OperationId};
+use crate::pipe::backend::Backend;
+use crate::pipe::in_flight::{Ask, Progress, Question, Tag};
+use crate::pool::Servers;
+use crate::route_flags::RouteFlags;
+use crate::show;
+use crate::show::Unfit;
+use crate::stats::counters::ProxyStats;
+use crate::under_way::again::{ask_at, renew_ticket};
+use crate::under_way::fail::{fail, forget_ticket};
+use crate::under_way::release::release;
+use crate::warm::{
+    Words, fetched, heard_of_own, heard_of_step, is_marked, shown_as, wish_of, wish_of_read,
+};
+use crate::worker::ProxyCore;
+use core::mem;
+use evenkeel_protocol::{KeyScratch, MetaStatus, Reply, Request, StoreMode, text};
+use evenkeel_schemes::warm::{Command, Heard, Next, Shown, Warming};
+use evenkeel_types::{Instant, KeyHash};
+
+/// What becomes of an answer to an application's own request in a pool that is warmed.
+pub(crate) enum Own {
+    /// It is shown.
+    Show,
+    /// It is shown as if the server had said that it has not stored.
+    ShowNotStored,
+    /// It is not: an operation goes on.
+    Taken,
+}
+
+/// A request that may change something is asked in a pool that is warmed. It is answered here.
+pub(crate) fn begin_write(core: &mut ProxyCore, now: Instant, question: Question) {
+    let tag = question.tag;
+    let mut scratch = KeyScratch::default();
+    let wish = wish_of(&question.bytes, &mut scratch);
+    let Some((wish, key)) = wish else {
+        return fail(core, question, &Failure::Former);
+    };
+    let key: Box<[u8]> = key.into();
+    let (machine, command) = Warming::of_write(wish);
+    if let Some(id) = begin(core, now, machine, command, question, &key, true) {
+        if let Some(client) = core.clients.get_mut(tag.client) {
+            client.parked += 1;
+        }
+        run(
+            core,
+            now,
+            id,
+            Next {
+                show: None,
+                ask: Some(command),
+            },
+        );
+    }
+}
+
+/// The answer to an application's own request has come, in a pool that is warmed.
+pub(crate) fn own_answered(
+    core: &mut ProxyCore,
+    now: Instant,
+    backend: BackendId,
+    tag: &Tag,
+    reply: &Reply<'_>,
+) -> Own {
+    if tag.client == STEP {
+        return Own::Show;
+    }
+    let Some(id) = core.operations.of_slot(tag.client, tag.slot) else {
+        return read_answered(core, now, backend, tag, reply);
+    };
+    let Some(operation) = core.operations.get_mut(id) else {
+        return Own::Show;
+    };
+    let is_bound = operation.asked.is_bound();
+    let heard = heard_of_own(operation.machine.wish(), is_bound, reply);
+    let next = operation.machine.hear(heard);
+    if next.show != Some(Shown::Own) {
+        run(core, now, id, next);
+        return Own::Taken;
+    }
+    let was_refused = matches!(reply, Reply::Meta(meta) if meta.status == MetaStatus::NotFound);
+    let replaces = matches!(
+        parse_own(&operation.question.bytes),
+        Some(Request::MetaSet(meta)) if meta.flags.store_mode() == StoreMode::Replace
+    );
+    end(core, id);
+    // With a condition a replace is a compare-and-swap to servers.
+    match is_bound && was_refused && replaces {
+        true => Own::ShowNotStored,
+        false => Own::Show,
+    }
+}
+
+/// A step is answered.
+pub(crate) fn step_answered(
+    core: &mut ProxyCore,
+    now: Instant,
+    backend: BackendId,
+    tag: &Tag,
+    reply: &Reply<'_>,
+) -> Result<(), Unfit> {
+    let Some(id) = OperationId::of_step(tag) else {
+        return Ok(());
+    };
+    let Some(operation) = core.operations.get_mut(id) else {
+        return Ok(());
+    };
+    let asked = operation.asked;
+    let heard = match reply {
+        Reply::Meta(meta) => heard_of_step(asked, meta).ok_or(Unfit)?,
+        reply if show::is_error(reply) => Heard::Failed,
+        _ => return Err(Unfit),
+    };
+    if !asked.is_of_former() && matches!(heard, Heard::Item(_) | Heard::Mark(_) | Heard::Done(_)) {
+        let connection = core.backends.get(backend).map(Backend::connection);
+        operation.learnt_on = connection.map(|connection| (backend, connection));
+    }
+    if let (Command::Fetch, Heard::Item(_), Reply::Meta(meta)) = (asked, heard, reply) {
+        core.operations.keep(id, fetched(meta));
+    }
+    hear(core, now, id, heard);
+    Ok(())
+}
+
+/// A step that rests on a unique was not carried out, since its key is at another server by now.
+pub(crate) fn step_moved(core: &mut ProxyCore, now: Instant, tag: &Tag) {
+    let id = OperationId::of_step(tag).or_else(|| core.operations.of_slot(tag.client, tag.slot));
+    if let Some(id) = id {
+        hear(core, now, id, Heard::Refused);
+    }
+}
+
+/// Tells operations whose steps have failed.
+pub(crate) fn go_on_with_failed(core: &mut ProxyCore, now: Instant) {
+    while let Some((id, failure)) = core.operations.pop_failed() {
+        if let Some(operation) = core.operations.get_mut(id) {
+            operation.failure = Some(failure);
+            hear(core, now, id, Heard::Failed);
+        }
+    }
+}
+
+/// A read has found something, or nothing.
+fn read_answered(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: BackendId,
+    tag: &Tag,
+    reply: &Reply<'_>,
+) -> Own {
+    let Reply::Meta(meta) = reply else {
+        return Own::Show;
+    };
+    let is_mark = is_marked(meta);
+    let is_miss = meta.status == MetaStatus::Miss;
+    // A replica that has nothing is no miss: its home is asked.
+    if !core.pools.is_warmed(tag.pool) || !tag.is_read || !is_mark && (!is_miss || tag.is_replica) {
+        return Own::Show;
+    }
+    let bytes = core.backends.get_mut(id).and_then(|backend| {
+        let (question, _) = backend.awaited()?;
+        Some(question.to_vec())
+    });
+    let client = core.clients.get_mut(tag.client);
+    let show = client.and_then(|client| Some(client.slot(tag.slot)?.show));
+    let (Some(bytes), Some(show)) = (bytes, show) else {
+        return Own::Show;
+    };
+    let Some(Request::MetaGet(read)) = parse_own(&bytes) else {
+        return Own::Show;
+    };
+    core.counts.stats.placeholders_met += u64::from(is_mark);
+    let mut scratch = KeyScratch::default();
+    let key: Box<[u8]> = read.key(&mut scratch).into();
+    let wish = wish_of_read(show, &read);
+    let (machine, command) = Warming::of_read(wish, is_mark);
+    forget_ticket(core, now, tag);
+    let question = Question {
+        tag: *tag,
+        bytes,
+        progress: Progress::Nothing,
+    };
+    if let Some(id) = begin(core, now, machine, command, question, &key, false) {
+        run(
+            core,
+            now,
+            id,
+            Next {
+                show: None,
+                ask: Some(command),
+            },
+        );
+    }
+    Own::Taken
+}
+
+/// Keeps an operation, unless there are too many: then its request has failed.
+fn begin(
+    core: &mut ProxyCore,
+    now: Instant,
+    machine: Warming,
+    asked: Command,
+    question: Question,
+    key: &[u8],
+    holds_back: bool,
+) -> Option<OperationId> {
+    let pool = core.pools.get(question.tag.pool);
+    let former = pool.and_then(|pool| Some((pool.former?, pool.settings.request_timeout)));
+    let Some((former, patience)) = former else {
+        // A new configuration has no former pool any more.
+        let (target, _) = place(core, question.tag.pool, key);
+        ask_at(core, now, question, target);
+        return None;
+    };
+    if !core.operations.has_room(question.bytes.len()) {
+        core.counts.stats.operations_refused += 1;
+        fail(core, question, &Failure::Overloaded);
+        return None;
+    }
+    Some(core.operations.insert(Operation {
+        machine,
+        question,
+        is_told: false,
+        holds_back,
+        key: key.into(),
+        former,
+        asked,
+        fetched: None,
+        learnt_on: None,
+        give_up: now + patience,
+        failure: None,
+    }))
+}
+
+fn hear(core: &mut ProxyCore, now: Instant, id: OperationId, heard: Heard) {
+    let Some(operation) = core.operations.get_mut(id) else {
+        return;
+    };
+    let asked = operation.asked;
+    let next = operation.machine.hear(heard);
+    count(&mut core.counts.stats, asked, heard);
+    run(core, now, id, next);
+}
+
+fn count(stats: &mut ProxyStats, asked: Command, heard: Heard) {
+    match (asked, heard) {
+        (Command::Store(_), Heard::Done(_)) => stats.fills_stored += 1,
+        (Command::Store(_), Heard::Refused) => stats.fills_lost += 1,
+        (Command::Fetch, Heard::Nothing) => stats.fills_absent += 1,
+        (Command::Store(_) | Command::Fetch, Heard::Failed) => stats.fills_given_up += 1,
+        (Command::Clear, Heard::Done(_)) => stats.former_deletes += 1,
+        (Command::Look, Heard::Mark(_)) => stats.placeholders_met += 1,
+        _ => {}
+    }
+}
+
+/// Shows, and asks, as the machine says.
+fn run(core: &mut ProxyCore, now: Instant, id: OperationId, mut next: Next) {
+    loop {
+        if let Some(shown) = next.show {
+            show_to_application(core, now, id, shown);
+        }
+        let Some(command) = next.ask else {
+            return core.operations.remove(id);
+        };
+        let Some(operation) = core.operations.get_mut(id) else {
+            return;
+        };
+        operation.asked = command;
+        let is_late = now >= operation.give_up && !operation.is_told;
+        let heard = match is_late {
+            true => Some(Heard::Failed),
+            false => ask_command(core, now, id, command),
+        };
+        let Some(heard) = heard else { return };
+        count(&mut core.counts.stats, command, heard);
+        match core.operations.get_mut(id) {
+            None => return,
+            Some(operation) => {
+                next = operation.machine.hear(heard);
+                // Its own command was not asked: there is no answer to show.
+                if next.show == Some(Shown::Own) {
+                    next.show = Some(Shown::Failed);
+                }
+            }
+        }
+    }
+}
+
+/// Asks a command. What came of it where that is known at once.
+fn ask_command(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: OperationId,
+    command: Command,
+) -> Option<Heard> {
+    let nonce = core.random.u64();
+    let operation = core.operations.get(id)?;
+    let tag = operation.question.tag;
+    let pool = match command.is_of_former() {
+        true => operation.former,
+        false => tag.pool,
+    };
+    let (target, flags) = place(core, pool, &operation.key);
+    if command.is_bound() {
+        let known = target.as_ref().ok().and_then(|&to| {
+            let backend = core.backends.get(to)?;
+            Some((to, backend.connection()))
+        });
+        if known != operation.learnt_on {
+            return Some(Heard::Refused);
+        }
+    }
+    if let Command::Own(condition) = command {
+        ask_own(core, now, id, condition, target);
+        return None;
+    }
+    let words = Words {
+        key: &operation.key,
+        fetched: operation.fetched.as_ref(),
+        route: flags.text(),
+        nonce,
+        unix: core.unix,
+    };
+    let mut bytes = Vec::new();
+    let behind = words.compose(command, &mut bytes);
+    let timeout = core
+        .pools
+        .get(pool)
+        .map(|pool| pool.settings.request_timeout);
+    let give_up = now + timeout.unwrap_or_default();
+    let step = Tag {
+        hash: KeyHash::of(&operation.key),
+        is_read: matches!(command, Command::Look | Command::Fetch),
+        is_bound: command.is_bound(),
+        flags: flags.place(bytes.len(), behind),
+        ..Tag::new(STEP, pool, id.slot(), Ask::Single, give_up)
+    };
+    let question = Question {
+        tag: step,
+        bytes,
+        progress: Progress::Nothing,
+    };
+    ask_at(core, now, question, target);
+    None
+}
+
+/// Asks the application's own command, on condition that the item has this unique.
+fn ask_own(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: OperationId,
+    condition: Option<u64>,
+    target: Result<BackendId, Failure>,
+) {
+    let Some(operation) = core.operations.get(id) else {
+        return;
+    };
+    let mut question = Question {
+        tag: operation.question.tag,
+        bytes: operation.question.bytes.clone(),
+        progress: Progress::Nothing,
+    };
+    let pool = core.pools.get(question.tag.pool);
+    let timeout = pool.map(|pool| pool.settings.request_timeout);
+    question.tag.give_up = now + timeout.unwrap_or_default();
+    question.tag.retries = 0;
+    question.tag.is_bound = condition.is_some();
+    if let Some(unique) = condition {
+        bind(&mut question, unique);
+    }
+    let tag = question.tag;
+    if tag.is_read {
+        renew_ticket(core, now, &tag);
+    }
+    ask_at(core, now, question, target);
+    release(core, now, tag.client);
+}
+
+/// Adds the condition to a request, in front of our own flags or at the end of its line.
+fn bind(question: &mut Question, unique: u64) {
+    let condition = [b" C", itoa::Buffer::new().format(unique).as_bytes()].concat();
+    let (start, end) = question.tag.flags;
+    let at = match start == end {
+        true => {
+            let mut ends = question.bytes.windows(text::CRLF.len());
+            ends.position(|end| end == text::CRLF).unwrap_or(0)
+        }
+        false => start,
+    };
+    if start != end {
+        question.tag.flags = (start + condition.len(), end + condition.len());
+    }
+    question.bytes.splice(at..at, condition);
+}
+
+/// Where a key is, and what a request for it bears.
+fn place(core: &ProxyCore, pool: PoolId, key: &[u8]) -> (Result<BackendId, Failure>, RouteFlags) {
+    let none = RouteFlags::default();
+    match core.pools.get(pool).map(|pool| &pool.servers) {
+        None => (Err(Failure::Former), none),
+        Some(Servers::Memcached(pool)) => (Ok(pool.home(key)), none),
+        Some(Servers::Evenkeel(pool)) => {
+            let hash = KeyHash::of(key);
+            match pool.home(hash) {
+                None => (Err(Failure::NoMap), none),
+                Some((cachelet, home)) => {
+                    let mark = pool.mark(cachelet, home);
+                    let flags = RouteFlags::new(pool.epoch(), false, mark);
+                    (home.ok_or_else(|| pool.why_homeless(hash)), flags)
+                }
+            }
+        }
+    }
+}
+
+/// Tells the application.
+fn show_to_application(core: &mut ProxyCore, now: Instant, id: OperationId, shown: Shown) {
+    let Some(operation) = core.operations.get_mut(id) else {
+        return;
+    };
+    let tag = operation.question.tag;
+    let failure = match shown {
+        Shown::Fetched(_) | Shown::Miss | Shown::Own => None,
+        Shown::Busy => Some(Failure::Contended),
+        Shown::FormerFailed => Some(Failure::Former),
+        Shown::Failed => Some(operation.failure.take().unwrap_or(Failure::Moving)),
+    };
+    if let Some(failure) = failure {
+        let question = Question {
+            tag,
+            bytes: mem::take(&mut operation.question.bytes),
+            progress: Progress::Nothing,
+        };
+        // It ends what is not told.
+        fail(core, question, &failure);
+        return release(core, now, tag.client);
+    }
+    if let Some(client) = core.clients.get_mut(tag.client)
+        && let Some(slot) = client.slot(tag.slot)
+    {
+        let (show, rename) = (slot.show, core.routing.renames.get(slot.rename));
+        let question = &operation.question.bytes;
+        let unique = match shown {
+            Shown::Fetched(unique) => operation.fetched.as_ref().map(|found| (found, unique)),
+            _ => None,
+        };
+        core.counts.stats.former_hits += u64::from(unique.is_some());
+        let (bytes, tally) = shown_as((show, rename), question, unique);
+        client.saw_answer(bytes.len());
+        let answered = Answered {
+            bytes,
+            is_error: false,
+            tally,
+        };
+        client.set_state(tag.slot, State::Done(answered));
+    }
+    told(core, id);
+    release(core, now, tag.client);
+}
+
+/// The application has its answer: what it asked next may go on.
+fn told(core: &mut ProxyCore, id: OperationId) {
+    let client = core
+        .operations
+        .get(id)
+        .map(|operation| operation.question.tag.client);
+    if core.operations.told(id)
+        && let Some(client) = client.and_then(|client| core.clients.get_mut(client))
+    {
+        client.parked -= 1;
+    }
+}
+
+/// The application has its answer, and nothing is left to do.
+fn end(core: &mut ProxyCore, id: OperationId) {
+    told(core, id);
+    core.operations.remove(id);
+}

@@ -1,0 +1,136 @@
+//! Pools that name others: a gutter, and a former pool that this one is warmed from.
+
+use super::diagnostic::did_you_mean;
+use super::pools::{PoolPlan, PoolServers};
+use super::reader::{At, Reader, Section};
+use evenkeel_proxy_core::Failover;
+use std::sync::Arc;
+
+/// Why keys of a pool that is warmed from another stay where they are.
+const ELSEWHERE: &str = "of two more places nothing tells which has the newest item";
+
+/// The pools that others name, by who names them.
+#[derive(Debug, Default)]
+pub struct Others {
+    gutters: Vec<(String, At<String>)>,
+    formers: Vec<(String, At<String>)>,
+}
+
+impl Others {
+    /// A pool has a gutter.
+    pub fn note_gutter(&mut self, of: &str, gutter: At<String>) {
+        self.gutters.push((of.to_owned(), gutter));
+    }
+
+    /// A pool is warmed from another.
+    pub fn note_former(&mut self, of: &str, former: At<String>) {
+        self.formers.push((of.to_owned(), former));
+    }
+
+    /// Notes what is wrong with them; all pools have these names, and those that can be used are planned.
+    pub fn check(self, reader: &mut Reader, plans: &[PoolPlan], names: &[String]) {
+        for (of, gutter) in self.gutters {
+            check_gutter(reader, &of, gutter, plans, names);
+        }
+        for (of, former) in self.formers {
+            check_former(reader, &of, former, plans, names);
+        }
+    }
+}
+
+/// A former pool is another pool of any memcached servers, which is complete by itself.
+fn check_former(
+    reader: &mut Reader,
+    of: &str,
+    former: At<String>,
+    plans: &[PoolPlan],
+    names: &[String],
+) {
+    let At { value: name, span } = former;
+    let plan = |name: &str| plans.iter().find(|plan| *plan.name == *name);
+    if !names.contains(&name) {
+        let meant = did_you_mean(&name, names.iter().map(String::as_str));
+        return reader.fail(span, format!("there is no pool \"{name}\"{meant}"));
+    }
+    if name == of {
+        return reader.fail(span, "a pool is warmed from another pool");
+    }
+    if let Some(former) = plan(&name) {
+        if matches!(former.servers, PoolServers::Evenkeel(_)) {
+            let what = "a pool is warmed from one with servers, not from one with a coordinator";
+            reader.fail(span, what);
+        } else if former.settings.warm_from.is_some() {
+            let what = format!("pool \"{name}\" is itself warmed from another: end that first");
+            reader.fail(span, what);
+        }
+    }
+}
+
+/// A gutter is another pool of any memcached servers.
+fn check_gutter(
+    reader: &mut Reader,
+    of: &str,
+    gutter: At<String>,
+    plans: &[PoolPlan],
+    names: &[String],
+) {
+    let At { value: name, span } = gutter;
+    let is_plain = |plan: &PoolPlan| !matches!(plan.servers, PoolServers::Evenkeel(_));
+    if !names.contains(&name) {
+        let meant = did_you_mean(&name, names.iter().map(String::as_str));
+        reader.fail(span, format!("there is no pool \"{name}\"{meant}"));
+    } else if name == of {
+        reader.fail(span, "a gutter is another pool");
+    } else if plans
+        .iter()
+        .any(|plan| *plan.name == *name && !is_plain(plan))
+    {
+        reader.fail(
+            span,
+            "a gutter is a pool with servers, not one with a coordinator",
+        );
+    }
+}
+
+/// The pool that another is warmed from. What it cannot go together with is told where that stands.
+pub fn warm_from(reader: &mut Reader, section: &Section<'_>) -> Option<At<String>> {
+    let former = reader.text(section, "warm_from")?;
+    for (key, what) in [
+        ("failover", ELSEWHERE),
+        ("gutter", ELSEWHERE),
+        (
+            "allow_flush",
+            "flush_all would have to reach both pools, and does not yet",
+        ),
+        (
+            "hot_keys",
+            "replicas of hot keys would have to follow deletes at the former pool",
+        ),
+    ] {
+        if section.has(key) {
+            let what = format!("{key} does not go with warm_from: {what}");
+            reader.fail(section.place_of(key), what);
+        }
+    }
+    Some(former)
+}
+
+/// Where the keys of a pool go while their server is out of use.
+pub fn failover(reader: &mut Reader, section: &Section<'_>) -> Failover {
+    let named = reader.parsed(section, "failover", |text| match text {
+        "none" => Ok(Failover::None),
+        "next" => Ok(Failover::Next),
+        _ => Err("use \"none\" or \"next\", or gutter = \"POOL\" instead"),
+    });
+    match (named, reader.text(section, "gutter")) {
+        (Some(_), Some(gutter)) => {
+            reader.fail(
+                gutter.span,
+                "a pool has either failover or a gutter, not both",
+            );
+            Failover::None
+        }
+        (None, Some(gutter)) => Failover::Gutter(Arc::from(gutter.value)),
+        (named, None) => named.map_or(Failover::None, |at| at.value),
+    }
+}
