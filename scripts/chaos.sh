@@ -1,11 +1,19 @@
 #!/usr/bin/env bash
-# A cluster whose processes are killed and stopped for CHAOS_SECONDS (default 600), half of them with atomic
+# By WHAT=cluster, the default: a cluster whose processes are killed and stopped for CHAOS_SECONDS (default 600), half of them with atomic
 # writes, while applications read and write hot keys through it; what they were told is judged. EVENKEEL_SEED
-# repeats the choices of a run. Arguments go to the test program.
+# repeats the choices of a run. By WHAT=pools: pools that are warmed from a former one, of memcacheds and of a cluster, half of the
+# time each. Arguments go to the test program.
 . "$(dirname "$0")/lib.sh"
 
 need_rust
 build_release
 cd "$ROOT"
 export EVENKEEL_BIN=$TARGET/release/evenkeel CHAOS_SECONDS=${CHAOS_SECONDS:-600}
-cargo test --release --locked -p evenkeel-conformance --test consistency -- --nocapture --include-ignored chaos "$@"
+case ${WHAT:-cluster} in
+cluster) tests="chaos_under chaos_with" ;;
+pools) tests=chaos_of_pools ;;
+*) fail "WHAT is cluster or pools" ;;
+esac
+# Words of a list.
+# shellcheck disable=SC2086
+cargo test --release --locked -p evenkeel-conformance --test consistency -- --nocapture --include-ignored $tests "$@"

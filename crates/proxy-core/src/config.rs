@@ -174,6 +174,8 @@ pub struct PoolSettings {
     pub hot_keys: PlainConfig,
     /// The pool of any memcached servers that holds what is not here yet.
     pub warm_from: Option<Arc<str>>,
+    /// Whether what is not here is still brought from there. Writes delete there in any case.
+    pub warm_fill: bool,
 }
 
 impl Default for PoolSettings {
@@ -191,6 +193,7 @@ impl Default for PoolSettings {
             collapse: true,
             hot_keys: PlainConfig::default(),
             warm_from: None,
+            warm_fill: true,
         }
     }
 }

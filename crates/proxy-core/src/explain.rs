@@ -82,12 +82,25 @@ pub struct Destination {
     pub others: Vec<ServerSeen>,
     /// How many more there are than are listed.
     pub others_unlisted: usize,
+    /// Where it is looked for, and deleted, besides: in a pool that is warmed from another.
+    pub former: Option<FormerSeen>,
     /// Where else reads go since it is hot, as far as the worker of the proxy knows that was asked.
     pub hot: Option<HotSeen>,
     /// The server that is asked, by name. Absent if none is.
     pub asked: Option<String>,
     /// Why.
     pub why: String,
+}
+
+/// The pool that another is warmed from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FormerSeen {
+    /// Its name.
+    pub pool: String,
+    /// The key's server there.
+    pub home: Option<ServerSeen>,
+    /// Whether what is not here is still brought from there.
+    pub fills: bool,
 }
 
 /// What a worker of a proxy knows of a key that has replicas.
@@ -287,6 +300,7 @@ fn destination(
         home: None,
         others: Vec::new(),
         others_unlisted: 0,
+        former: former_seen(core, pool, key, running),
         hot: None,
         asked: None,
         why: String::new(),
@@ -309,6 +323,19 @@ fn destination(
         destination.why.push_str(&words);
     }
     Some(destination)
+}
+
+fn former_seen(core: &ProxyCore, pool: &Pool, key: &[u8], running: bool) -> Option<FormerSeen> {
+    let former = core.pools.get(pool.former?)?;
+    let home = match &former.servers {
+        Servers::Memcached(servers) => server_seen(core, servers.home(key), running),
+        Servers::Evenkeel(_) => None,
+    };
+    Some(FormerSeen {
+        pool: former.name.to_string(),
+        home,
+        fills: pool.settings.warm_fill,
+    })
 }
 
 fn place_by_list(

@@ -19,6 +19,9 @@ pub(crate) struct Flush {
     pub delay: Option<i64>,
     /// The application's further requests wait for it.
     pub holds_back: bool,
+    /// Rounds that come behind this one in any case: where a pool is warmed from another, that one is emptied first, and then this one
+    /// twice. What was fetched there before finds no placeholder here any more.
+    pub rounds_left: u8,
     /// No further round begins from then on.
     give_up: Instant,
     /// Servers that owe an answer in this round. None of them while it waits for a map.
@@ -36,13 +39,16 @@ pub(crate) enum Next {
     End(Flush, Result<(), Vec<u8>>),
     /// Another round, by newer maps.
     Round(Flush),
+    /// The round that comes next in any case.
+    Further(Flush),
 }
 
 impl Flush {
-    pub fn new(delay: Option<i64>, holds_back: bool, give_up: Instant) -> Self {
+    pub fn new(delay: Option<i64>, holds_back: bool, rounds_left: u8, give_up: Instant) -> Self {
         Flush {
             delay,
             holds_back,
+            rounds_left,
             give_up,
             missing: 0,
             failure: None,
@@ -136,6 +142,10 @@ impl Flushes {
         let mut flush = self.under_way.remove(&id)?;
         Some(match flush.failure.take() {
             Some(line) => Next::End(flush, Err(line)),
+            None if is_done && flush.rounds_left > 0 => {
+                flush.rounds_left -= 1;
+                Next::Further(flush)
+            }
             None if is_done => Next::End(flush, Ok(())),
             None if is_late => Next::End(flush, Err(MAP_MISSING.to_vec())),
             None => Next::Round(flush),

@@ -45,6 +45,34 @@ pool that uses names a key of an application that begins with it is answered `CL
 |---|---:|---|---|
 ";
 
+const MARKS: &str = "
+## Marks
+
+An item of ours under an application's own key is a mark: client flags 1163283276 (`EVKL`), and as its value the digit `1` for the format, a letter for
+the kind, and sixteen hexadecimal digits that differ from mark to mark. There is one kind yet, `p`, a placeholder: somebody brings the item.
+Whatever has these flags is shown to nobody, in any dialect, also if it is of a format or kind that is not known. Pools with
+`warm_from` have marks; in these a store with the flags is refused (`CLIENT_ERROR client flags 1163283276 are the proxy's`, `flags_reserved`).
+Other pools compare nothing.
+
+## An item is brought from the former pool
+
+In a pool with `warm_from` ([proxy](proxy.md#changing-servers-with-a-warm-cache)). *Here* is the new pool.
+
+| a command | steps |
+|---|---|
+| `get` and other reads | here; if nothing or a mark is there: |
+| | `ms KEY … ME c` here: a placeholder, with the unique u. Somebody else's: nothing is stored below |
+| | `mg KEY v f t` at the former pool; the answer is shown |
+| | `ms KEY … Cu` here: the item, with what it has left to live; nothing there: `md KEY Cu` |
+| `set`, `delete` | `md KEY` at the former pool; when that is answered, the command here |
+| `add`, `incr`, `append`, `cas`, `touch`, … | `mg KEY c f` here; if nothing is there, it is brought as above, and a mark is taken over by its unique |
+| | `md KEY` at the former pool |
+| | the command here, with `C` of what was found or brought. If that does not fit: from the beginning, eight times at most |
+
+What rests on a unique goes over the connection on which it was learnt: a server that was started anew counts from one. Why nothing old is
+read, and what each step is for, is searched by `crates/schemes/tests/warm.rs`, on the code that ships.
+";
+
 fn schemes(placement: Placement, replication: Replication) -> impl Iterator<Item = Scheme> {
     Write::ALL.into_iter().flat_map(move |write| {
         Read::ALL.into_iter().map(move |read| Scheme {
@@ -122,5 +150,6 @@ fn page() -> String {
         let row = format!("| `{letter}` | {} | {what} | {used} |", kind.token_len());
         writeln!(page, "{row}").expect("it is a string");
     }
+    page.push_str(MARKS);
     page
 }

@@ -12,13 +12,18 @@
 //!   deletes at the former place, and is carried out here on condition that what it resolved is still there. Else it begins anew.
 //! - A placeholder is shown to nobody. A read that meets one reads the former place and stores nothing.
 //!
+//! Who works by these rules can do so beside others who read the former place alone while nobody writes, and beside others who do not
+//! fill any more ([`Warming::of_write`] without fills, a read that misses is a miss); and those beside others who know this place alone.
+//! That is the order in which a pool begins and ends to be warmed: no two of them that stand further apart go together.
+//!
 //! The search in `tests/warm.rs` goes through all interleavings of a few commands, with evictions, restarts and lost requests, and shows
 //! for each rule what goes wrong without it.
 
 /// Times that a command begins anew, because others changed what it had resolved, before it is given up as busy.
 pub const TRIES_MAX: u8 = 8;
 
-/// What is shown as an item's CAS unique where it has none here: no server gives it, so that no compare-and-swap fits.
+/// What is shown as an item's CAS unique where it has none here, and what a command is bound to that is to meet nothing: no server gives
+/// it, so that no compare-and-swap fits.
 pub const NO_UNIQUE: u64 = u64::MAX;
 
 /// What a command wants.
@@ -112,6 +117,8 @@ enum Found {
     Item(u64),
     /// No item; our placeholder with this unique.
     Placeholder(u64),
+    /// Neither.
+    Nothing,
     /// Nothing was looked for.
     Whatever,
 }
@@ -136,6 +143,8 @@ enum At {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Warming {
     wish: Wish,
+    /// What is not here is brought.
+    fills: bool,
     at: At,
     /// Times that it has begun anew.
     tries: u8,
@@ -149,17 +158,29 @@ impl Warming {
             true => (At::Fetching(None), Command::Fetch),
             false => (At::Placing, Command::Place),
         };
-        (Warming { wish, at, tries: 0 }, command)
+        let warming = Warming {
+            wish,
+            fills: true,
+            at,
+            tries: 0,
+        };
+        (warming, command)
     }
 
-    /// A command that may change something, before it is asked.
-    pub fn of_write(wish: Wish) -> (Self, Command) {
+    /// A command that may change something, before it is asked. Without `fills` what is not here is nowhere.
+    pub fn of_write(wish: Wish, fills: bool) -> (Self, Command) {
         debug_assert!(!matches!(wish, Wish::Read { .. } | Wish::ReadHere));
         let (at, command) = match wish {
             Wish::Overwrite => (At::Clearing(Found::Whatever), Command::Clear),
             _ => (At::Looking, Command::Look),
         };
-        (Warming { wish, at, tries: 0 }, command)
+        let warming = Warming {
+            wish,
+            fills,
+            at,
+            tries: 0,
+        };
+        (warming, command)
     }
 
     /// What the command wants.
@@ -180,9 +201,13 @@ impl Warming {
         match (self.at, heard) {
             (At::Looking, Item(unique)) => self.clear(Found::Item(unique)),
             (At::Looking, Mark(unique)) => self.ask(At::Placing, Command::TakeOver(unique)),
-            (At::Looking, Nothing) => self.ask(At::Placing, Command::Place),
+            (At::Looking, Nothing) if self.fills => self.ask(At::Placing, Command::Place),
+            (At::Looking, Nothing) => self.clear(Found::Nothing),
 
-            (At::Placing, Done(unique)) => self.ask(At::Fetching(Some(unique)), Command::Fetch),
+            (At::Placing, Done(unique)) if self.fills => {
+                self.ask(At::Fetching(Some(unique)), Command::Fetch)
+            }
+            (At::Placing, Done(unique)) => self.clear(Found::Placeholder(unique)),
             // Somebody else is there, or nothing of ours can be.
             (At::Placing, _) if is_read => self.ask(At::Fetching(None), Command::Fetch),
             (At::Placing, Refused | Nothing) => self.begin_anew(),
@@ -228,7 +253,9 @@ impl Warming {
             // The condition was ours, not the application's.
             (At::Asking(_), Refused) if self.wish == Wish::Change => self.begin_anew(),
             // What kept it from storing may have been a placeholder.
-            (At::Asking(Found::Placeholder(_)), Refused) if self.wish == Wish::Add => {
+            (At::Asking(Found::Placeholder(_) | Found::Nothing), Refused)
+                if self.wish == Wish::Add =>
+            {
                 self.begin_anew()
             }
             // The time that was set is the placeholder's.
@@ -258,6 +285,7 @@ impl Warming {
     fn ask_own(&mut self, found: Found) -> Next {
         let condition = match found {
             Found::Item(unique) | Found::Placeholder(unique) => Some(unique),
+            Found::Nothing => Some(NO_UNIQUE),
             Found::Whatever => None,
         };
         let condition = condition.filter(|_| self.wish == Wish::Change);

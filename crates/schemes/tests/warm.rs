@@ -6,6 +6,10 @@
 //! keeps real time explains it. In *strict* scopes nothing is lost or missed, unless an item was evicted or another command was under way
 //! beside.
 //!
+//! The whole change goes by in phases: all at the former place; there, but nobody writes; warmed; warmed, but nothing is brought any more;
+//! all here. The next one begins when no command of the one before the present is under way; commands begin in the present phase or in the
+//! one before it, as they would at several proxies.
+//!
 //! Each rule has a fault that breaks it; the search finds every one of them. `EVENKEEL_FULL=1` searches the larger scopes.
 
 use evenkeel_schemes::warm::{Command, Heard, Next, Shown, Warming, Wish};
@@ -53,6 +57,35 @@ enum Fault {
     AddTakesPlaceholdersForItems,
     GoesOnAfterRestart,
     FetchesBeforePlacing,
+    WritesAreNotEnded,
+    FillsAreNotEnded,
+    TwoPhasesApart,
+    CommandsAreNotAwaited,
+    LastStoresAreNotAwaited,
+}
+
+/// Who works how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Phase {
+    Former,
+    FormerReadOnly,
+    Warmed,
+    NotFilled,
+    Here,
+}
+
+impl Phase {
+    const ALL: [Phase; 5] = [
+        Phase::Former,
+        Phase::FormerReadOnly,
+        Phase::Warmed,
+        Phase::NotFilled,
+        Phase::Here,
+    ];
+
+    fn at(number: usize) -> Phase {
+        Phase::ALL[number]
+    }
 }
 
 /// What lies at the place that is warmed.
@@ -66,6 +99,10 @@ struct Slot {
 /// What a running command waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Doing {
+    /// The one request of who knows the former place alone.
+    AtFormer,
+    /// That of who knows this place alone.
+    Here,
     FirstRead,
     Step(Command),
     /// By a fault: deletes at the former place behind its own command.
@@ -77,6 +114,7 @@ enum Op {
     Idle,
     Running {
         kind: Kind,
+        phase: Phase,
         machine: Option<Warming>,
         doing: Doing,
         fetched: Option<u8>,
@@ -101,6 +139,7 @@ struct Explanation {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
+    phase: Phase,
     here: Option<Slot>,
     former: Option<u8>,
     unique: u64,
@@ -110,6 +149,8 @@ struct World {
     open: [Option<Kind>; OPS],
     /// Given up, and perhaps carried out later: the command, whose it is, the life it was sent in, and what it had fetched.
     late: Vec<(Command, usize, u8, Option<u8>)>,
+    /// Those of who knows the former place alone, perhaps carried out later.
+    late_at_former: Vec<usize>,
     evictions: u8,
     restarts: u8,
     given_up: u8,
@@ -124,6 +165,8 @@ struct Scope {
     restarts: u8,
     given_up: u8,
     strict: bool,
+    /// The first phase and the last.
+    phases: (Phase, Phase),
     fault: Option<Fault>,
 }
 
@@ -138,6 +181,9 @@ const ALL: &[Kind] = &[
     Kind::Touch,
 ];
 
+/// Those of which three together can be searched.
+const MOST: &[Kind] = &[Kind::Get, Kind::Set, Kind::Incr];
+
 const SCOPE: Scope = Scope {
     ops: 3,
     kinds: ALL,
@@ -145,7 +191,19 @@ const SCOPE: Scope = Scope {
     restarts: 0,
     given_up: 0,
     strict: false,
+    phases: (Phase::Warmed, Phase::Warmed),
     fault: None,
+};
+
+/// The change up to where the pool is warmed, and from there on.
+const BEGIN: Scope = Scope {
+    phases: (Phase::Former, Phase::Warmed),
+    ..SCOPE
+};
+
+const END: Scope = Scope {
+    phases: (Phase::Warmed, Phase::Here),
+    ..SCOPE
 };
 
 /// What the former place has at first.
@@ -182,6 +240,7 @@ fn missed(kind: Kind) -> Option<Told> {
 impl World {
     fn new(scope: &Scope) -> Self {
         World {
+            phase: scope.phases.0,
             here: None,
             former: Some(INITIAL),
             unique: 0,
@@ -189,6 +248,7 @@ impl World {
             ops: [const { Op::Idle }; OPS],
             open: [None; OPS],
             late: Vec::new(),
+            late_at_former: Vec::new(),
             evictions: scope.evictions,
             restarts: scope.restarts,
             given_up: scope.given_up,
@@ -370,7 +430,7 @@ impl World {
         (may_lose, may_lose || beside)
     }
 
-    fn begin(&mut self, op: usize, kind: Kind, fault: Option<Fault>) {
+    fn begin(&mut self, op: usize, kind: Kind, phase: Phase, fault: Option<Fault>) {
         let wish = match kind {
             Kind::Get | Kind::Gets | Kind::ReadHere => None,
             Kind::Set | Kind::Delete => Some(Wish::Overwrite),
@@ -385,13 +445,20 @@ impl World {
                 *beside = true;
             }
         }
-        let (machine, doing) = match wish.map(Warming::of_write) {
-            None => (None, Doing::FirstRead),
-            Some((machine, command)) => (Some(machine), Doing::Step(command)),
+        let fills = phase == Phase::Warmed;
+        let (machine, doing) = match (phase, wish) {
+            (Phase::Former | Phase::FormerReadOnly, _) => (None, Doing::AtFormer),
+            (Phase::Here, _) => (None, Doing::Here),
+            (_, None) => (None, Doing::FirstRead),
+            (_, Some(wish)) => {
+                let (machine, command) = Warming::of_write(wish, fills);
+                (Some(machine), Doing::Step(command))
+            }
         };
         self.open[op] = Some(kind);
         self.ops[op] = Op::Running {
             kind,
+            phase,
             machine,
             doing,
             fetched: None,
@@ -432,6 +499,7 @@ impl World {
         let fault = scope.fault;
         let Op::Running {
             kind,
+            phase,
             doing,
             fetched,
             life,
@@ -442,11 +510,23 @@ impl World {
             unreachable!("only running ones are stepped");
         };
         let command = match doing {
+            Doing::AtFormer => {
+                let (told, value) = effect(kind, at, self.former);
+                self.former = value;
+                return self.end(at, told, scope);
+            }
+            Doing::Here => {
+                let (_, told) = self.carry_out_own((at, kind), None, fault);
+                return self.end(at, told, scope);
+            }
             Doing::FirstRead => {
                 let (heard, told) = self.carry_out_own((at, kind), None, fault);
                 let is_mark = matches!(heard, Heard::Mark(_));
                 if matches!(heard, Heard::Item(_)) || is_mark && fault == Some(Fault::MarkIsShown) {
                     return self.end(at, told, scope);
+                }
+                if phase == Phase::NotFilled {
+                    return self.end(at, Told::Nothing, scope);
                 }
                 let wish = match kind {
                     Kind::Get => Wish::Read { unique: false },
@@ -605,6 +685,10 @@ impl World {
             unreachable!("only running ones are given up");
         };
         match (doing, machine) {
+            (Doing::AtFormer, _) => {
+                self.late_at_former.push(at);
+                self.end(at, Told::Unknown, scope)
+            }
             (Doing::Step(command), Some(mut machine)) => {
                 self.late.push((command, at, life, fetched));
                 // An application's own command that is lost is not the machine's business any more.
@@ -650,6 +734,52 @@ impl World {
         true
     }
 
+    /// In which phases a command may begin.
+    fn phases_of_beginners(&self, scope: &Scope) -> Vec<Phase> {
+        let apart = match scope.fault {
+            Some(Fault::TwoPhasesApart) => 2,
+            _ => 1,
+        };
+        let present = self.phase as usize;
+        let first = (scope.phases.0 as usize).max(present.saturating_sub(apart));
+        let is_left_out = |phase: &Phase| match scope.fault {
+            Some(Fault::WritesAreNotEnded) => *phase == Phase::FormerReadOnly,
+            Some(Fault::FillsAreNotEnded) => *phase == Phase::NotFilled,
+            _ => false,
+        };
+        let mut phases: Vec<_> = (first..=present).map(Phase::at).collect();
+        if phases.iter().any(is_left_out) && first > 0 {
+            phases.push(Phase::at(first - 1));
+        }
+        phases.retain(|phase| !is_left_out(phase));
+        phases
+    }
+
+    /// The phase that may begin: nothing of the one before the present is under way, and nobody means to bring anything any more.
+    fn next_phase(&self, scope: &Scope) -> Option<Phase> {
+        if self.phase == scope.phases.1 {
+            return None;
+        }
+        let is_awaited = |op: &Op| matches!(op, Op::Running { phase, .. } if *phase < self.phase);
+        let waits =
+            self.ops.iter().any(is_awaited) && scope.fault != Some(Fault::CommandsAreNotAwaited);
+        let mut next = Phase::at(self.phase as usize + 1);
+        // Placeholders live for two seconds, and the last phase begins later.
+        let is_marked = self.here.is_some_and(|slot| slot.value.is_none());
+        // Last stores at the former place are waited for until their connections have ended.
+        let has_late = next == Phase::Warmed
+            && !self.late_at_former.is_empty()
+            && scope.fault != Some(Fault::LastStoresAreNotAwaited);
+        if scope.fault == Some(Fault::WritesAreNotEnded) && next == Phase::FormerReadOnly {
+            next = Phase::Warmed;
+        }
+        if scope.fault == Some(Fault::FillsAreNotEnded) && next == Phase::NotFilled {
+            next = Phase::Here;
+        }
+        let must_wait = waits || has_late || next == Phase::Here && is_marked;
+        (!must_wait).then_some(next)
+    }
+
     /// All that can happen next, and whether it is right.
     fn successors(&self, scope: &Scope) -> Vec<(World, bool, String)> {
         let mut next = Vec::new();
@@ -660,12 +790,33 @@ impl World {
         };
         let idle = self.ops[..scope.ops].iter().position(|op| *op == Op::Idle);
         if let Some(op) = idle {
-            for &kind in scope.kinds {
-                push(format!("{op} begins: {kind:?}"), &|world| {
-                    world.begin(op, kind, scope.fault);
-                    true
-                });
+            for phase in self.phases_of_beginners(scope) {
+                for &kind in scope.kinds {
+                    let reads = matches!(kind, Kind::Get | Kind::Gets | Kind::ReadHere);
+                    if phase == Phase::FormerReadOnly && !reads {
+                        continue;
+                    }
+                    push(format!("{op} begins: {kind:?} {phase:?}"), &|world| {
+                        world.begin(op, kind, phase, scope.fault);
+                        true
+                    });
+                }
             }
+        }
+        if let Some(phase) = self.next_phase(scope) {
+            push(format!("{phase:?}"), &|world| {
+                world.phase = phase;
+                true
+            });
+        }
+        for index in 0..self.late_at_former.len() {
+            push("late at the former place".into(), &|world: &mut World| {
+                let op = world.late_at_former.remove(index);
+                if let Some(kind) = world.open[op] {
+                    world.former = effect(kind, op, world.former).1;
+                }
+                true
+            });
         }
         for (at, op) in self.ops.iter().enumerate() {
             let Op::Running { kind, doing, .. } = op else {
@@ -771,9 +922,14 @@ fn full() -> bool {
 }
 
 #[test]
-fn three_commands_of_any_kind_with_an_eviction_are_right() {
+fn commands_of_any_kind_with_an_eviction_are_right() {
+    is_right(&Scope { ops: 2, ..SCOPE });
     is_right(&Scope {
-        ops: if full() { 3 } else { 2 },
+        kinds: if full() {
+            MOST
+        } else {
+            &[Kind::Get, Kind::Set]
+        },
         ..SCOPE
     });
 }
@@ -783,7 +939,7 @@ fn reads_and_writes_with_requests_that_are_given_up_are_right() {
     is_right(&Scope {
         kinds: &[Kind::Get, Kind::Set, Kind::Incr],
         given_up: 1,
-        ops: if full() { 3 } else { 2 },
+        ops: 2,
         ..SCOPE
     });
 }
@@ -794,9 +950,24 @@ fn a_restart_that_counts_uniques_anew_is_right() {
         kinds: &[Kind::Get, Kind::Gets, Kind::Set, Kind::Incr],
         restarts: 1,
         evictions: 0,
-        ops: if full() { 3 } else { 2 },
+        ops: 2,
         ..SCOPE
     });
+}
+
+#[test]
+fn the_whole_change_is_right() {
+    is_right(&Scope { ops: 2, ..BEGIN });
+    is_right(&Scope { ops: 2, ..END });
+    is_right(&Scope {
+        ops: if full() { 3 } else { 2 },
+        given_up: 1,
+        kinds: &[Kind::Get, Kind::Set, Kind::Delete],
+        ..BEGIN
+    });
+    if full() {
+        is_right(&Scope { kinds: MOST, ..END });
+    }
 }
 
 #[test]
@@ -804,7 +975,7 @@ fn nothing_is_lost_that_was_not_evicted() {
     is_right(&Scope {
         evictions: 0,
         strict: true,
-        ops: if full() { 3 } else { 2 },
+        ops: 2,
         ..SCOPE
     });
 }
@@ -842,6 +1013,20 @@ fn every_broken_rule_is_found() {
             },
         ),
         (Fault::FetchesBeforePlacing, &[Get, Set], SCOPE),
+        (Fault::WritesAreNotEnded, &[Get, Set], BEGIN),
+        (Fault::TwoPhasesApart, &[Get, Set], BEGIN),
+        (Fault::CommandsAreNotAwaited, &[Get, Set], BEGIN),
+        (Fault::FillsAreNotEnded, &[Get, Delete], END),
+        (
+            Fault::LastStoresAreNotAwaited,
+            &[Get, Set],
+            Scope {
+                ops: 4,
+                evictions: 0,
+                given_up: 1,
+                ..BEGIN
+            },
+        ),
     ] {
         let scope = Scope {
             fault: Some(fault),

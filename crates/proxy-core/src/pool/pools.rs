@@ -84,6 +84,17 @@ impl Pools {
         self.warms
     }
 
+    /// The pools that these are warmed from.
+    pub fn former_of(&self, pools: &BTreeSet<PoolId>) -> BTreeSet<PoolId> {
+        let found = pools.iter().filter_map(|&id| self.get(id)?.former);
+        found.collect()
+    }
+
+    /// Whether what a pool does not have is brought from the one that it is warmed from.
+    pub fn fills(&self, pool: PoolId) -> bool {
+        self.get(pool).is_some_and(|pool| pool.settings.warm_fill)
+    }
+
     /// Looks whether any pool is warmed from another.
     pub fn look_for_former_pools(&mut self) {
         let warms = self.iter().any(|(_, pool)| pool.former.is_some());

@@ -5,7 +5,7 @@ use crate::flushes::Flush;
 use crate::ids::{ClientId, PoolId};
 use crate::request::way::refuse;
 use crate::show::kinds::Show;
-use crate::under_way::flush::{NOTHING_TO_FLUSH, flush_round};
+use crate::under_way::flush::{NOTHING_TO_FLUSH, ROUNDS_OF_WARMED, flush_round};
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use evenkeel_protocol::text;
@@ -30,14 +30,16 @@ pub(crate) fn flush_all(
     let of = |pool: &PoolId| core.pools.get(*pool);
     let patience = pools.iter().filter_map(of);
     let patience = patience.map(|pool| pool.settings.request_timeout).max();
-    let holds_back = pools.iter().filter_map(of).any(|pool| !pool.is_plain());
+    let is_warmed = pools.iter().any(|pool| core.pools.is_warmed(*pool));
+    let holds_back = is_warmed || pools.iter().filter_map(of).any(|pool| !pool.is_plain());
+    let rounds_left = if is_warmed { ROUNDS_OF_WARMED } else { 0 };
     let Some(client) = core.clients.get_mut(id) else {
         return;
     };
     client.parked += usize::from(holds_back);
     let slot = client.push(Slot::new(show, State::Flushing));
     let give_up = now + patience.unwrap_or_default();
-    let flush = Flush::new(delay, holds_back, give_up);
+    let flush = Flush::new(delay, holds_back, rounds_left, give_up);
     flush_round(core, now, (id, slot), flush);
     release(core, now, id);
 }

@@ -16,6 +16,8 @@
 //!     │<── OK ─────────────│<── OK, epoch 8, of both ┴──────────────────────────┘
 //! ```
 //!
+//! **A pool that is warmed from another**: that one is flushed first, and when all of its servers have answered, this one.
+//!
 //! What the application asks behind it waits for the end: a value that was stored between two rounds would be lost.
 
 use crate::client::{Answered, State};
@@ -36,10 +38,16 @@ use std::collections::BTreeMap;
 /// What `flush_all` is answered while there is no server to flush.
 pub(crate) const NOTHING_TO_FLUSH: &[u8] = b"SERVER_ERROR no servers known yet\r\n";
 
+/// Rounds behind the first where a pool is warmed from another, which the first is for.
+pub(crate) const ROUNDS_OF_WARMED: u8 = 2;
+
 /// Sends the flush to all servers by the present maps.
 pub(crate) fn flush_round(core: &mut ProxyCore, now: Instant, id: FlushId, flush: Flush) {
     let pools = core.pools.to_flush(core.routing.ways());
-    let targets = core.pools.holders(&pools);
+    let targets = match flush.rounds_left {
+        ROUNDS_OF_WARMED => core.pools.holders(&core.pools.former_of(&pools)),
+        _ => core.pools.holders(&pools),
+    };
     let mut maps = BTreeMap::new();
     for &pool_id in &pools {
         if core.pools.watches() {
@@ -121,6 +129,7 @@ fn go_on_with_flush(core: &mut ProxyCore, now: Instant, id: FlushId) {
     match core.flushes.go_on(now, id, has_map) {
         None => {}
         Some(Next::End(flush, outcome)) => end_flush(core, now, id, &flush, outcome),
+        Some(Next::Further(flush)) => flush_round(core, now, id, flush),
         Some(Next::Round(flush)) => {
             core.counts.stats.flushes_repeated += 1;
             flush_round(core, now, id, flush);

@@ -27,7 +27,7 @@ use crate::warm::{
 use crate::worker::ProxyCore;
 use core::mem;
 use evenkeel_protocol::{KeyScratch, MetaStatus, Reply, Request, StoreMode, text};
-use evenkeel_schemes::warm::{Command, Heard, Next, Shown, Warming};
+use evenkeel_schemes::warm::{Command, Heard, NO_UNIQUE, Next, Shown, Warming};
 use evenkeel_types::{Instant, KeyHash};
 
 /// What becomes of an answer to an application's own request in a pool that is warmed.
@@ -49,21 +49,9 @@ pub(crate) fn begin_write(core: &mut ProxyCore, now: Instant, question: Question
         return fail(core, question, &Failure::Former);
     };
     let key: Box<[u8]> = key.into();
-    let (machine, command) = Warming::of_write(wish);
-    if let Some(id) = begin(core, now, machine, command, question, &key, true) {
-        if let Some(client) = core.clients.get_mut(tag.client) {
-            client.parked += 1;
-        }
-        run(
-            core,
-            now,
-            id,
-            Next {
-                show: None,
-                ask: Some(command),
-            },
-        );
-    }
+    let fills = core.pools.fills(tag.pool);
+    let (machine, command) = Warming::of_write(wish, fills);
+    begin(core, now, (machine, command), question, &key, true);
 }
 
 /// The answer to an application's own request has come, in a pool that is warmed.
@@ -164,7 +152,7 @@ fn read_answered(
         return Own::Show;
     };
     let is_mark = is_marked(meta);
-    let is_miss = meta.status == MetaStatus::Miss;
+    let is_miss = meta.status == MetaStatus::Miss && core.pools.fills(tag.pool);
     // A replica that has nothing is no miss: its home is asked.
     if !core.pools.is_warmed(tag.pool) || !tag.is_read || !is_mark && (!is_miss || tag.is_replica) {
         return Own::Show;
@@ -192,44 +180,32 @@ fn read_answered(
         bytes,
         progress: Progress::Nothing,
     };
-    if let Some(id) = begin(core, now, machine, command, question, &key, false) {
-        run(
-            core,
-            now,
-            id,
-            Next {
-                show: None,
-                ask: Some(command),
-            },
-        );
-    }
+    begin(core, now, (machine, command), question, &key, false);
     Own::Taken
 }
 
-/// Keeps an operation, unless there are too many: then its request has failed.
+/// Begins an operation, unless there are too many: then its request has failed.
 fn begin(
     core: &mut ProxyCore,
     now: Instant,
-    machine: Warming,
-    asked: Command,
+    (machine, asked): (Warming, Command),
     question: Question,
     key: &[u8],
     holds_back: bool,
-) -> Option<OperationId> {
-    let pool = core.pools.get(question.tag.pool);
+) {
+    let tag = question.tag;
+    let pool = core.pools.get(tag.pool);
     let former = pool.and_then(|pool| Some((pool.former?, pool.settings.request_timeout)));
     let Some((former, patience)) = former else {
         // A new configuration has no former pool any more.
-        let (target, _) = place(core, question.tag.pool, key);
-        ask_at(core, now, question, target);
-        return None;
+        let (target, _) = place(core, tag.pool, key);
+        return ask_at(core, now, question, target);
     };
     if !core.operations.has_room(question.bytes.len()) {
         core.counts.stats.operations_refused += 1;
-        fail(core, question, &Failure::Overloaded);
-        return None;
+        return fail(core, question, &Failure::Overloaded);
     }
-    Some(core.operations.insert(Operation {
+    let id = core.operations.insert(Operation {
         machine,
         question,
         is_told: false,
@@ -241,7 +217,15 @@ fn begin(
         learnt_on: None,
         give_up: now + patience,
         failure: None,
-    }))
+    });
+    if let Some(client) = core.clients.get_mut(tag.client) {
+        client.parked += usize::from(holds_back);
+    }
+    let next = Next {
+        show: None,
+        ask: Some(asked),
+    };
+    run(core, now, id, next);
 }
 
 fn hear(core: &mut ProxyCore, now: Instant, id: OperationId, heard: Heard) {
@@ -313,8 +297,11 @@ fn ask_command(
         true => operation.former,
         false => tag.pool,
     };
+    if command == Command::Fetch && !core.pools.fills(tag.pool) {
+        return Some(Heard::Nothing);
+    }
     let (target, flags) = place(core, pool, &operation.key);
-    if command.is_bound() {
+    if command.is_bound() && command != Command::Own(Some(NO_UNIQUE)) {
         let known = target.as_ref().ok().and_then(|&to| {
             let backend = core.backends.get(to)?;
             Some((to, backend.connection()))

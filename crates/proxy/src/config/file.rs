@@ -70,6 +70,7 @@ const POOL_KEYS: &[&str] = &[
     "on_down",
     "allow_flush",
     "warm_from",
+    "warm_fill",
     "failover",
     "gutter",
     "failover_ttl",
@@ -339,6 +340,7 @@ fn pool(
         collapse: reader.flag_or(section, "collapse", default.collapse),
         hot_keys: hot_keys(reader, section),
         login: login(reader, section),
+        warm_fill: reader.flag_or(section, "warm_fill", default.warm_fill),
         warm_from: warm_from.map(|at| Arc::from(at.value)),
         ..default
     };

@@ -94,14 +94,16 @@ fn check_gutter(
 
 /// The pool that another is warmed from. What it cannot go together with is told where that stands.
 pub fn warm_from(reader: &mut Reader, section: &Section<'_>) -> Option<At<String>> {
-    let former = reader.text(section, "warm_from")?;
+    let Some(former) = reader.text(section, "warm_from") else {
+        if section.has("warm_fill") {
+            let what = "warm_fill goes with warm_from";
+            reader.fail(section.place_of("warm_fill"), what);
+        }
+        return None;
+    };
     for (key, what) in [
         ("failover", ELSEWHERE),
         ("gutter", ELSEWHERE),
-        (
-            "allow_flush",
-            "flush_all would have to reach both pools, and does not yet",
-        ),
         (
             "hot_keys",
             "replicas of hot keys would have to follow deletes at the former pool",

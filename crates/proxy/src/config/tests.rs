@@ -258,6 +258,39 @@ const BAD: &[(&str, &str)] = &[
         "3:10: there is no pool \"main\"; did you mean \"mian\"?\n  |\n3 | gutter = \"main\"\n  |          ^^^^^^\n",
     ),
     (
+        "[pools.a]\nservers = [\"h\"]\nwarm_from = \"a\"\n",
+        "3:13: a pool is warmed from another pool\n  |\n3 | warm_from = \"a\"\n  |             ^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\nwarm_from = \"main\"\n[pools.mian]\nservers = [\"h\"]\n[[routes]]\npool = \"a\"\n",
+        "3:13: there is no pool \"main\"; did you mean \"mian\"?\n  |\n3 | warm_from = \"main\"\n  |             ^^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\nwarm_from = \"b\"\n[pools.b]\ncoordinator = \"h:1\"\n[[routes]]\npool = \"a\"\n",
+        "3:13: a pool is warmed from one with servers, not from one with a coordinator\n  |\n\
+         3 | warm_from = \"b\"\n  |             ^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\nwarm_from = \"b\"\n[pools.b]\nservers = [\"h\"]\nwarm_from = \"c\"\n\
+         [pools.c]\nservers = [\"h\"]\n[[routes]]\npool = \"a\"\n",
+        "3:13: pool \"b\" is itself warmed from another: end that first\n  |\n\
+         3 | warm_from = \"b\"\n  |             ^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\nwarm_from = \"b\"\nfailover = \"next\"\n[pools.b]\nservers = [\"h\"]\n[[routes]]\npool = \"a\"\n",
+        "4:12: failover does not go with warm_from: of two more places nothing tells which has the newest item\n  |\n\
+         4 | failover = \"next\"\n  |            ^^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\nwarm_from = \"b\"\nhot_keys = \"on\"\n[pools.b]\nservers = [\"h\"]\n[[routes]]\npool = \"a\"\n",
+        "4:12: hot_keys does not go with warm_from: replicas of hot keys would have to follow deletes at the former pool\n  |\n\
+         4 | hot_keys = \"on\"\n  |            ^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\nwarm_fill = false\n",
+        "3:13: warm_fill goes with warm_from\n  |\n3 | warm_fill = false\n  |             ^^^^^\n",
+    ),
+    (
         "[pools.a]\nservers = [\"h\"]\nfailover = \"prev\"\n",
         "3:12: failover: use \"none\" or \"next\", or gutter = \"POOL\" instead\n  |\n\
          3 | failover = \"prev\"\n  |            ^^^^^^\n",
@@ -331,7 +364,7 @@ const BAD: &[(&str, &str)] = &[
         "[pools.a]\nservers = [\"h\"]\nreqest_timeout = \"1s\"\n",
         "3:1: pool \"a\" has no key \"reqest_timeout\"; did you mean \"request_timeout\"? (it has \
          servers, servers_file, dns, srv, refresh, family, tls, tls_ca, tls_server_name, tls_cert, tls_key, auth_file, distribution, hash, hash_tag, coordinator, cluster, connect_timeout, \
-         request_timeout, on_down, allow_flush, failover, gutter, failover_ttl, flush_on_return, collapse, hot_keys, hot_keys_lease, hot_keys_replicas)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
+         request_timeout, on_down, allow_flush, warm_from, warm_fill, failover, gutter, failover_ttl, flush_on_return, collapse, hot_keys, hot_keys_lease, hot_keys_replicas)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
     ),
     (
         "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"aa\"\n",

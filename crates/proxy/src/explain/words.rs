@@ -91,6 +91,19 @@ fn destination_words(out: &mut String, to: &Destination, running: bool) {
     if to.others_unlisted > 0 {
         row(out, "", &format!("and {} more", to.others_unlisted));
     }
+    if let Some(former) = &to.former {
+        let what = match former.fills {
+            true => "what is not here is brought from there, and writes delete there first",
+            false => "writes delete there first",
+        };
+        let home = former.home.as_ref().map(server_words);
+        let home = home.map_or(String::new(), |home| format!(", {home}"));
+        row(
+            out,
+            "warmed from",
+            &format!("{}{home}: {what}", former.pool),
+        );
+    }
     if let Some(hot) = &to.hot {
         row(out, "hot", &hot_words(hot));
     }
