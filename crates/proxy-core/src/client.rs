@@ -197,7 +197,7 @@ impl Client {
     /// write to the former home of a key, or one that is turned away there and sent on to the new one,
     /// must not be overtaken by what the application asked after it. So is a write whose server is far behind (`under_way/pace.rs`).
     /// `pause` is how many bytes may be unread.
-    #[inline]
+    #[inline(always)]
     pub fn may_ask(&self, era: u64, pause: usize) -> bool {
         if self.parked > 0
             || self.waiting > 0

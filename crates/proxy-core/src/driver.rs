@@ -46,14 +46,12 @@ impl ProxyCore {
     /// As [`ProxyCore::new`].
     pub fn configure(&mut self, now: Instant, config: &Arc<ProxyConfig>) {
         configure(self, now, config);
-        go_on_with_failed(self, now);
     }
 
     /// The coordinator of this source has a map. One that is not newer, or that no pool follows, is
     /// ignored.
     pub fn set_map(&mut self, now: Instant, source: MapSource, map: &Arc<ClusterMap>) {
         set_map(self, now, source, map);
-        go_on_with_failed(self, now);
     }
 
     /// A turn of the event loop begins. All that follows happens at this time, as far as it is measured.
@@ -127,9 +125,7 @@ impl ProxyCore {
     /// The application sent something: `input` is everything of it that was not consumed before.
     /// Returns how many bytes of it are done with. A closed client consumes everything.
     pub fn client_input(&mut self, now: Instant, id: ClientId, input: &[u8]) -> usize {
-        let consumed = take_input(self, now, id, input);
-        go_on_with_failed(self, now);
-        consumed
+        take_input(self, now, id, input)
     }
 
     /// A connection of an application is gone. What it asked for and has not been carried out yet is
@@ -254,15 +250,12 @@ impl ProxyCore {
     /// A server sent something: `input` is everything of it that was not consumed before. Returns
     /// how many bytes of it are done with. A connection that was given up consumes everything.
     pub fn backend_input(&mut self, now: Instant, id: BackendId, input: &[u8]) -> usize {
-        let consumed = take_answers(self, now, id, input);
-        go_on_with_failed(self, now);
-        consumed
+        take_answers(self, now, id, input)
     }
 
     /// The connection was closed by the server, or could not be made.
     pub fn backend_lost(&mut self, now: Instant, id: BackendId) {
         lose(self, now, id, Loss::Gone);
-        go_on_with_failed(self, now);
     }
 
     /// Answers `stats`.

@@ -53,6 +53,8 @@ pub(crate) struct Operation {
     /// The key as it is stored.
     pub key: Box<[u8]>,
     pub former: PoolId,
+    /// Servers of lists that the key is at, here and at the former place, and in which era: finding them takes a hash of the key.
+    pub homes: [Option<(u64, BackendId)>; 2],
     /// What is asked at present.
     pub asked: Command,
     pub fetched: Option<Fetched>,

@@ -16,8 +16,8 @@ use evenkeel_protocol::{
 };
 use evenkeel_schemes::mark;
 use evenkeel_schemes::warm::{Command, Heard, Wish};
-use evenkeel_types::UnixSeconds;
 use evenkeel_types::limits::EXPTIME_RELATIVE_MAX_S;
+use evenkeel_types::{UnixSeconds, Version};
 
 /// What a step is put into words with.
 pub(crate) struct Words<'a> {
@@ -31,7 +31,18 @@ pub(crate) struct Words<'a> {
     pub unix: UnixSeconds,
 }
 
+/// Bytes of a step besides its key and value, at most: a command, six flags of which three are numbers, and our own.
+const STEP_LEN_MAX: usize = 128;
+
 impl Words<'_> {
+    /// Bytes of a request at most, but for a key in base64.
+    pub fn len_max(&self) -> usize {
+        let value = self
+            .fetched
+            .map_or(mark::LEN, |fetched| fetched.value.len());
+        STEP_LEN_MAX + self.key.len() + value
+    }
+
     /// Appends a step's request. How many bytes it has behind our own flags.
     pub fn compose(&self, command: Command, out: &mut Vec<u8>) -> usize {
         let mut encoded = Vec::new();
@@ -212,11 +223,21 @@ pub(crate) fn wish_of<'k>(
 /// Flags of an `mg` of which what was fetched tells all.
 const SHOWN_OF_FETCHED: &[u8] = b"bcfkOqstv";
 
-/// What a read wants.
-pub(crate) fn wish_of_read(show: Show, meta: &Meta<'_>) -> Wish {
+/// What a read wants, and its key as it is stored.
+pub(crate) fn wish_of_read<'k>(
+    show: Show,
+    question: &'k [u8],
+    scratch: &'k mut KeyScratch,
+) -> Option<(Wish, &'k [u8])> {
+    if let Show::Value { with_cas, .. } = show {
+        let wish = Wish::Read { unique: with_cas };
+        return Some((wish, show::key_of(question)));
+    }
+    let Some(Request::MetaGet(meta)) = parse_own(question) else {
+        return None;
+    };
     let mut letters = meta.flags.iter().map(|(letter, _)| letter);
-    match show {
-        Show::Value { with_cas, .. } => Wish::Read { unique: with_cas },
+    let wish = match show {
         Show::Binary(_) => Wish::Read { unique: true },
         Show::Meta {
             verb: Verb::Get,
@@ -226,7 +247,8 @@ pub(crate) fn wish_of_read(show: Show, meta: &Meta<'_>) -> Wish {
             unique: meta.flags.has(b'c') && !unasked.cas,
         },
         _ => Wish::ReadHere,
-    }
+    };
+    Some((wish, meta.key.decode(scratch)))
 }
 
 /// What the application gets of an item that was fetched, with the unique that it has here, or that there is none.
@@ -236,6 +258,16 @@ pub(crate) fn shown_as(
     found: Option<(&Fetched, u64)>,
 ) -> (Vec<u8>, Tally) {
     let mut bytes = Vec::new();
+    if let (Show::Value { with_cas, .. }, None) = (show, rename) {
+        let Some((fetched, unique)) = found else {
+            return (bytes, Tally::GetMiss);
+        };
+        let unique = with_cas.then_some(Version(unique));
+        let (key, value) = (show::key_of(question), &fetched.value);
+        bytes.reserve(STEP_LEN_MAX + key.len() + value.len());
+        answer::value(&mut bytes, key, fetched.flags, value, unique);
+        return (bytes, Tally::GetHit);
+    }
     let mut reply = Vec::new();
     match (found, parse_own(question)) {
         (Some((fetched, unique)), Some(Request::MetaGet(meta))) => {

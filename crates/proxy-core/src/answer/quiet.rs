@@ -95,6 +95,7 @@ pub(crate) fn take_quiet(
 }
 
 /// In a pool that is warmed from another, an operation hears what its own quiet command has come to.
+#[inline(never)]
 fn hear_own(
     core: &mut ProxyCore,
     now: Instant,

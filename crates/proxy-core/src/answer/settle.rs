@@ -77,7 +77,7 @@ fn settle_for(
         Own::ShowNotStored => {
             let raw = as_not_stored(raw);
             match parse_reply(&raw, &Limits::default()) {
-                ReplyOutcome::Reply { reply, .. } => show_or_keep(core, now, id, tag, &reply, &raw),
+                ReplyOutcome::Reply { reply, .. } => settle_for(core, now, id, tag, &reply, &raw),
                 _ => Err(Unfit),
             }
         }
@@ -85,6 +85,7 @@ fn settle_for(
 }
 
 /// Shows an answer, keeps it for its turn, or asks again.
+#[inline]
 fn show_or_keep(
     core: &mut ProxyCore,
     now: Instant,

@@ -28,7 +28,9 @@ pub(crate) fn forget_ticket(core: &mut ProxyCore, now: Instant, tag: &Tag) {
 /// round of a flush ([`end_round`](crate::under_way::flush::end_round)).
 pub(crate) fn fail(core: &mut ProxyCore, question: Question, failure: &Failure) {
     if let Some(step) = OperationId::of_step(&question.tag) {
-        return core.operations.step_failed(step, failure.clone());
+        core.operations.step_failed(step, failure.clone());
+        // It hears of it when nothing else is being done.
+        return core.outbox.due_at(core.now);
     }
     let on_down = core.pools.get(question.tag.pool);
     let on_down = on_down.map(|pool| pool.settings.on_down);

@@ -13,7 +13,7 @@ use crate::ids::{BackendId, PoolId, STEP};
 use crate::operations::{Operation, OperationId};
 use crate::pipe::backend::Backend;
 use crate::pipe::in_flight::{Ask, Progress, Question, Tag};
-use crate::pool::Servers;
+use crate::pool::{Pool, Servers};
 use crate::route_flags::RouteFlags;
 use crate::show;
 use crate::show::Unfit;
@@ -41,6 +41,7 @@ pub(crate) enum Own {
 }
 
 /// A request that may change something is asked in a pool that is warmed. It is answered here.
+#[inline(never)]
 pub(crate) fn begin_write(core: &mut ProxyCore, now: Instant, question: Question) {
     let tag = question.tag;
     let mut scratch = KeyScratch::default();
@@ -55,6 +56,7 @@ pub(crate) fn begin_write(core: &mut ProxyCore, now: Instant, question: Question
 }
 
 /// The answer to an application's own request has come, in a pool that is warmed.
+#[inline(never)]
 pub(crate) fn own_answered(
     core: &mut ProxyCore,
     now: Instant,
@@ -92,6 +94,7 @@ pub(crate) fn own_answered(
 }
 
 /// A step is answered.
+#[inline(never)]
 pub(crate) fn step_answered(
     core: &mut ProxyCore,
     now: Instant,
@@ -131,6 +134,7 @@ pub(crate) fn step_moved(core: &mut ProxyCore, now: Instant, tag: &Tag) {
 }
 
 /// Tells operations whose steps have failed.
+#[inline(never)]
 pub(crate) fn go_on_with_failed(core: &mut ProxyCore, now: Instant) {
     while let Some((id, failure)) = core.operations.pop_failed() {
         if let Some(operation) = core.operations.get_mut(id) {
@@ -166,13 +170,12 @@ fn read_answered(
     let (Some(bytes), Some(show)) = (bytes, show) else {
         return Own::Show;
     };
-    let Some(Request::MetaGet(read)) = parse_own(&bytes) else {
+    let mut scratch = KeyScratch::default();
+    let Some((wish, key)) = wish_of_read(show, &bytes, &mut scratch) else {
         return Own::Show;
     };
+    let key: Box<[u8]> = key.into();
     core.counts.stats.placeholders_met += u64::from(is_mark);
-    let mut scratch = KeyScratch::default();
-    let key: Box<[u8]> = read.key(&mut scratch).into();
-    let wish = wish_of_read(show, &read);
     let (machine, command) = Warming::of_read(wish, is_mark);
     forget_ticket(core, now, tag);
     let question = Question {
@@ -212,6 +215,7 @@ fn begin(
         holds_back,
         key: key.into(),
         former,
+        homes: [None; 2],
         asked,
         fetched: None,
         learnt_on: None,
@@ -300,7 +304,19 @@ fn ask_command(
     if command == Command::Fetch && !core.pools.fills(tag.pool) {
         return Some(Heard::Nothing);
     }
-    let (target, flags) = place(core, pool, &operation.key);
+    let home = usize::from(command.is_of_former());
+    let known = operation.homes[home].filter(|(era, _)| *era == core.era);
+    let (target, flags) = match known {
+        Some((_, known)) => (Ok(known), RouteFlags::default()),
+        None => place(core, pool, &operation.key),
+    };
+    if let (None, Ok(to)) = (known, &target)
+        && core.pools.get(pool).is_some_and(Pool::is_plain)
+    {
+        let found = Some((core.era, *to));
+        core.operations.get_mut(id)?.homes[home] = found;
+    }
+    let operation = core.operations.get(id)?;
     if command.is_bound() && command != Command::Own(Some(NO_UNIQUE)) {
         let known = target.as_ref().ok().and_then(|&to| {
             let backend = core.backends.get(to)?;
@@ -321,7 +337,7 @@ fn ask_command(
         nonce,
         unix: core.unix,
     };
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(words.len_max());
     let behind = words.compose(command, &mut bytes);
     let timeout = core
         .pools
