@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Counts the user-space instructions that a request costs the real server, event loop included, under
-# callgrind; or, called with `proxy`, what it costs the proxy before two servers. Counts do not depend on
+# callgrind; or, called with `proxy`, what it costs the proxy before two servers; with `fill`, what a get costs it whose item it brings
+# from a former pool of two servers to a new one of two (four requests to servers instead of one). Counts do not depend on
 # how busy the machine is, so each has a limit; the script ends with 1 when one is exceeded. A table goes to
 # standard output, the same as JSON to the file that INSTRUCTIONS_JSON names (default:
-# target/instructions.json, target/instructions-proxy.json). EVENKEEL_BIN names another binary, and PROFILES
+# target/instructions.json, target/instructions-proxy.json, target/instructions-fill.json). EVENKEEL_BIN names another binary, and PROFILES
 # a folder that callgrind's files go to.
 #
 # A row is the difference between a long and a short run on one connection, divided by the difference
@@ -34,6 +35,11 @@ multi-get of 100, per key|700|100|100|600|--get-share 1 --pipeline 1 --multiget 
 set, unpipelined|-|1|2000|12000|--get-share 0 --pipeline 1
 set, pipeline 16|-|1|2000|12000|--get-share 0 --pipeline 16'
   JSON=${INSTRUCTIONS_JSON:-$TARGET/instructions-proxy.json}
+fi
+if [ "$part" = fill ]; then
+  # What the short run brings the long one finds.
+  ROWS='get that brings its item|12000|1|20|10020|--get-share 1 --pipeline 1'
+  JSON=${INSTRUCTIONS_JSON:-$TARGET/instructions-fill.json}
 fi
 KEYS='--keys 100000 --key-size 32 --value-size 100 --popularity uniform'
 
@@ -76,7 +82,27 @@ case $part in
     start proxy "${counting[@]}" "$EVENKEEL" proxy -l 127.0.0.1:0 -t 1 \
       --distribution twemproxy_ketama -s "$servers"
     ;;
-  *) fail "what to count: server or proxy, not $part" ;;
+  fill)
+    for name in old1 old2 new1 new2; do
+      start "$name" "${server[@]}"
+      printf -v "$name" '"%s"' "$address"
+    done
+    # shellcheck disable=SC2154 # by printf
+    printf '[pools.old]\nservers = [%s, %s]\n' "$old1" "$old2" >"$work/old.toml"
+    # shellcheck disable=SC2154 # by printf
+    {
+      cat "$work/old.toml"
+      printf '[pools.new]\nservers = [%s, %s]\nwarm_from = "old"\n' "$new1" "$new2"
+      printf '[[routes]]\npool = "new"\n'
+    } >"$work/new.toml"
+    start former "$EVENKEEL" proxy -l 127.0.0.1:0 -t 1 --config "$work/old.toml"
+    say "setting the keys at the former pool"
+    # shellcheck disable=SC2086
+    "$EVENKEEL" bench run --target "$address" --threads 1 --connections 1 --warm-up 0s --rounds 1 \
+      --timeout 60s $KEYS --requests 1 >/dev/null
+    start proxy "${counting[@]}" "$EVENKEEL" proxy -l 127.0.0.1:0 -t 1 --config "$work/new.toml"
+    ;;
+  *) fail "what to count: server, proxy or fill, not $part" ;;
 esac
 
 dumps=0
@@ -98,9 +124,13 @@ load() {
 }
 
 say "setting the keys"
-# shellcheck disable=SC2086
-counted "$EVENKEEL" bench run --target "$address" --threads 1 --connections 1 --warm-up 0s --rounds 1 \
-  --timeout 60s $KEYS --requests 100
+if [ "$part" = fill ]; then
+  counted load 1 --get-share 1
+else
+  # shellcheck disable=SC2086
+  counted "$EVENKEEL" bench run --target "$address" --threads 1 --connections 1 --warm-up 0s --rounds 1 \
+    --timeout 60s $KEYS --requests 100
+fi
 
 exceeded=0
 rows=

@@ -71,7 +71,7 @@ pub(crate) fn take_over(core: &mut ProxyCore, now: Instant, config: &Arc<ProxyCo
     for wanted in &config.pools {
         let id = take_over_pool(core, now, wanted);
         former.remove(&id);
-        pools.push((id, Tongue::of(wanted)));
+        pools.push((id, tongue_of(wanted)));
     }
     for left in former {
         if let Some(pool) = core.pools.get_mut(left) {
@@ -105,6 +105,16 @@ pub(crate) fn take_over(core: &mut ProxyCore, now: Instant, config: &Arc<ProxyCo
         core.outbox.due_at(Instant(0));
     }
     begin_era(core);
+}
+
+/// How the servers of a pool are spoken to.
+fn tongue_of(wanted: &PoolConfig) -> Tongue {
+    let extended = matches!(wanted.kind, PoolKind::Evenkeel(_));
+    let warmed = wanted.settings.warm_from.is_some();
+    match extended || warmed {
+        true => Tongue::Meta { extended, warmed },
+        false => Tongue::AsSent,
+    }
 }
 
 /// Finds or makes the pool that is wanted.

@@ -57,6 +57,8 @@ pub(crate) struct Operation {
     pub homes: [Option<(u64, BackendId)>; 2],
     /// What is asked at present.
     pub asked: Command,
+    /// Whether the former place had an item, which was deleted.
+    pub was_at_former: bool,
     pub fetched: Option<Fetched>,
     /// The connection on which it has learnt a unique, and which of those to its server that is.
     pub learnt_on: Option<(BackendId, u64)>,

@@ -319,7 +319,7 @@ fn reply_of_fetched(out: &mut Vec<u8>, meta: &Meta<'_>, fetched: &Fetched, uniqu
     }
 }
 
-/// The reply to a replace, which was a compare-and-swap to its server because of our condition, where nothing was there.
-pub(crate) fn as_not_stored(raw: &[u8]) -> Vec<u8> {
-    [b"NS", raw.get(2..).unwrap_or_default()].concat()
+/// A reply with another status.
+pub(crate) fn with_status(raw: &[u8], status: &[u8; 2]) -> Vec<u8> {
+    [status, raw.get(2..).unwrap_or_default()].concat()
 }

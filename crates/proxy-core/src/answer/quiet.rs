@@ -11,7 +11,7 @@ use crate::show::Unfit;
 use crate::show::kinds::{Show, Verb};
 use crate::stats::counters::Tally;
 use crate::under_way::operation::{Own, own_answered};
-use crate::warm::as_not_stored;
+use crate::warm::with_status;
 use crate::worker::ProxyCore;
 use evenkeel_protocol::{Limits, Reply, ReplyOutcome, parse_reply};
 use evenkeel_types::Instant;
@@ -28,8 +28,8 @@ pub(crate) fn take_quiet(
         match hear_own(core, now, id, reply)? {
             Own::Show => {}
             Own::Taken => return Ok(()),
-            Own::ShowNotStored => {
-                let raw = as_not_stored(raw);
+            Own::ShowAs(status) => {
+                let raw = with_status(raw, status);
                 let ReplyOutcome::Reply { reply, .. } = parse_reply(&raw, &Limits::default())
                 else {
                     return Err(Unfit);

@@ -21,7 +21,7 @@ use crate::stats::counters::Tally;
 use crate::under_way::again::ask_home;
 use crate::under_way::operation::{Own, own_answered, step_answered};
 use crate::under_way::park::hurry_parked;
-use crate::warm::as_not_stored;
+use crate::warm::with_status;
 use crate::worker::ProxyCore;
 use crate::{kept, show};
 use core::time::Duration;
@@ -74,8 +74,8 @@ fn settle_for(
     match own_answered(core, now, id, &tag, reply) {
         Own::Show => show_or_keep(core, now, id, tag, reply, raw),
         Own::Taken => Ok(()),
-        Own::ShowNotStored => {
-            let raw = as_not_stored(raw);
+        Own::ShowAs(status) => {
+            let raw = with_status(raw, status);
             match parse_reply(&raw, &Limits::default()) {
                 ReplyOutcome::Reply { reply, .. } => settle_for(core, now, id, tag, &reply, &raw),
                 _ => Err(Unfit),

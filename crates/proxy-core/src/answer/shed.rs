@@ -41,9 +41,12 @@ pub(crate) fn shed(core: &mut ProxyCore, now: Instant, id: BackendId) {
     if !is_too_long && waited.is_none_or(|waited| waited <= longest) {
         return;
     }
+    let operations = &core.operations;
     let may_go = |tag: &Tag, waited: Duration| {
+        // What has taken steps already goes on.
+        let is_begun = operations.of_slot(tag.client, tag.slot).is_some();
         let is_ours = [NOBODY, FILLER, STEP].contains(&tag.client);
-        let of_application = !is_ours && tag.has_key();
+        let of_application = !is_ours && !is_begun && tag.has_key();
         let is_spare = is_too_long && tag.is_read && waited > goal && spare > 0;
         let goes = of_application && (is_spare || waited > longest);
         spare = spare.saturating_sub(goes.into());

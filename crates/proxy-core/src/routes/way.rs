@@ -1,6 +1,5 @@
 //! A route as one core takes it.
 
-use crate::config::{PoolConfig, PoolKind};
 use crate::failure::{DENIED, READ_ONLY};
 use crate::ids::{BackendId, PoolId, RouteId};
 use crate::routes::{
@@ -44,18 +43,6 @@ pub(crate) enum Tongue {
         /// What is not there is looked for at a former pool.
         warmed: bool,
     },
-}
-
-impl Tongue {
-    /// That of a pool.
-    pub fn of(pool: &PoolConfig) -> Self {
-        let extended = matches!(pool.kind, PoolKind::Evenkeel(_));
-        let warmed = pool.settings.warm_from.is_some();
-        match extended || warmed {
-            true => Tongue::Meta { extended, warmed },
-            false => Tongue::AsSent,
-        }
-    }
 }
 
 /// A key by the name that servers know.

@@ -34,11 +34,15 @@ use evenkeel_types::{Instant, KeyHash};
 pub(crate) enum Own {
     /// It is shown.
     Show,
-    /// It is shown as if the server had said that it has not stored.
-    ShowNotStored,
+    /// It is shown with this status instead of the server's.
+    ShowAs(&'static [u8; 2]),
     /// It is not: an operation goes on.
     Taken,
 }
+
+/// Statuses of meta replies.
+const NOT_STORED: &[u8; 2] = b"NS";
+const DONE: &[u8; 2] = b"HD";
 
 /// A request that may change something is asked in a pool that is warmed. It is answered here.
 #[inline(never)]
@@ -80,16 +84,22 @@ pub(crate) fn own_answered(
         run(core, now, id, next);
         return Own::Taken;
     }
-    let was_refused = matches!(reply, Reply::Meta(meta) if meta.status == MetaStatus::NotFound);
-    let replaces = matches!(
-        parse_own(&operation.question.bytes),
-        Some(Request::MetaSet(meta)) if meta.flags.store_mode() == StoreMode::Replace
-    );
+    let is_missing = matches!(reply, Reply::Meta(meta) if meta.status == MetaStatus::NotFound);
+    let instead = match parse_own(&operation.question.bytes) {
+        // With a condition a replace is a compare-and-swap to servers.
+        Some(Request::MetaSet(meta))
+            if meta.flags.store_mode() == StoreMode::Replace && is_bound =>
+        {
+            Some(NOT_STORED)
+        }
+        // It was there until now.
+        Some(Request::MetaDelete(_)) if operation.was_at_former => Some(DONE),
+        _ => None,
+    };
     end(core, id);
-    // With a condition a replace is a compare-and-swap to servers.
-    match is_bound && was_refused && replaces {
-        true => Own::ShowNotStored,
-        false => Own::Show,
+    match instead.filter(|_| is_missing) {
+        Some(status) => Own::ShowAs(status),
+        None => Own::Show,
     }
 }
 
@@ -217,6 +227,7 @@ fn begin(
         former,
         homes: [None; 2],
         asked,
+        was_at_former: false,
         fetched: None,
         learnt_on: None,
         give_up: now + patience,
@@ -237,6 +248,7 @@ fn hear(core: &mut ProxyCore, now: Instant, id: OperationId, heard: Heard) {
         return;
     };
     let asked = operation.asked;
+    operation.was_at_former |= matches!((asked, heard), (Command::Clear, Heard::Done(_)));
     let next = operation.machine.hear(heard);
     count(&mut core.counts.stats, asked, heard);
     run(core, now, id, next);

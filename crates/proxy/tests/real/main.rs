@@ -17,3 +17,4 @@ mod request_log;
 mod secure;
 mod twemproxy;
 mod two_pools;
+mod warm;
