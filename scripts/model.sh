@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every interleaving of the larger stories of hot keys (crates/hotkeys/src/exhaustive/scopes.rs), and of three commands to a pool that
-# is warmed from another (crates/schemes/tests/warm.rs).
+# is warmed from another (crates/schemes/tests/warm/).
 # EVENKEEL_SCOPE names one scope alone. Arguments go to the test program.
 . "$(dirname "$0")/lib.sh"
 

@@ -31,6 +31,8 @@ pub(crate) enum Failure {
     TooManyParked,
     /// The former pool, which its own is warmed from, could not be asked.
     Former,
+    /// Its steps took longer than a request may.
+    ManySteps,
     /// Others change its key all the time.
     Contended,
     /// It waited too long for a server that cannot keep up; it was not asked.
@@ -74,6 +76,7 @@ impl Failure {
             | Failure::BehindReads
             | Failure::TooManyParked
             | Failure::Former
+            | Failure::ManySteps
             | Failure::Contended
             | Failure::Overloaded => None,
         }
@@ -99,6 +102,7 @@ impl fmt::Display for Failure {
             Failure::BehindReads => f.write_str("requests before it were not answered in time"),
             Failure::TooManyParked => f.write_str("too many requests wait for moves and reads"),
             Failure::Former => f.write_str("former pool unavailable"),
+            Failure::ManySteps => f.write_str("its steps took too long together"),
             Failure::Contended => f.write_str("busy: others keep changing this key"),
             Failure::Overloaded => f.write_str("overloaded"),
         }

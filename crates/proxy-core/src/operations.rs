@@ -167,3 +167,85 @@ impl Operation {
         self.question.bytes.len() + fetched.map_or(0, |fetched| fetched.value.len())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipe::in_flight::{Ask, Progress};
+    use evenkeel_schemes::warm::Wish;
+
+    fn operation(slot: u64, len: usize) -> Operation {
+        let client = ClientId(Key {
+            slot: 1,
+            generation: 0,
+        });
+        let pool = PoolId(client.0);
+        let (machine, asked) = Warming::of_write(Wish::Overwrite, true);
+        Operation {
+            machine,
+            question: Question {
+                tag: Tag::new(client, pool, slot, Ask::Single, Instant(0)),
+                bytes: vec![0; len],
+                progress: Progress::Nothing,
+            },
+            is_told: false,
+            holds_back: true,
+            key: Box::default(),
+            former: pool,
+            homes: [None; 2],
+            asked,
+            was_at_former: false,
+            fetched: None,
+            learnt_on: None,
+            give_up: Instant(0),
+            failure: None,
+        }
+    }
+
+    #[test]
+    fn their_number_and_their_bytes_are_bounded() {
+        let mut operations = Operations::default();
+        let large = operations.insert(operation(0, OPERATION_BYTES_MAX));
+        assert!(operations.has_room(0) && !operations.has_room(1));
+        operations.remove(large);
+        assert!(operations.has_room(OPERATION_BYTES_MAX));
+        let ids: Vec<_> = (0..OPERATIONS_MAX as u64)
+            .map(|slot| operations.insert(operation(slot, 1)))
+            .collect();
+        assert!(!operations.has_room(0));
+        let fetched = |len| Fetched {
+            flags: 0,
+            ttl: None,
+            value: vec![0; len],
+        };
+        operations.keep(ids[7], fetched(5));
+        operations.keep(ids[7], fetched(3));
+        assert_eq!(operations.bytes, OPERATIONS_MAX + 3);
+        ids.into_iter().for_each(|id| operations.remove(id));
+        assert!(operations.is_empty() && operations.by_slot.is_empty());
+        assert_eq!(operations.bytes, 0);
+    }
+
+    #[test]
+    fn one_whose_application_has_its_answer_is_found_by_its_steps_alone() {
+        let mut operations = Operations::default();
+        let id = operations.insert(operation(3, 1));
+        let tag = operation(3, 1).question.tag;
+        assert_eq!(operations.of_slot(tag.client, 3), Some(id));
+        assert_eq!(OperationId::of_step(&tag), None, "an application's");
+        let step = Tag {
+            client: STEP,
+            slot: id.slot(),
+            ..tag
+        };
+        assert_eq!(OperationId::of_step(&step), Some(id));
+        assert!(operations.told(id), "more may be asked now");
+        assert!(!operations.told(id), "once");
+        assert_eq!(operations.of_slot(tag.client, 3), None);
+        assert!(operations.get(id).is_some() && operations.use_pool(tag.pool));
+        operations.remove(id);
+        let next = operations.insert(operation(3, 1));
+        assert!(operations.get(id).is_none(), "a late step finds nobody");
+        assert!(operations.get(next).is_some());
+    }
+}

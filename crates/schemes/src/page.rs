@@ -70,7 +70,7 @@ In a pool with `warm_from` ([proxy](proxy.md#changing-servers-with-a-warm-cache)
 | | the command here, with `C` of what was found or brought. If that does not fit: from the beginning, eight times at most |
 
 What rests on a unique goes over the connection on which it was learnt: a server that was started anew counts from one. Why nothing old is
-read, and what each step is for, is searched by `crates/schemes/tests/warm.rs`, on the code that ships.
+read, and what each step is for, is searched by `crates/schemes/tests/warm/`, on the code that ships.
 ";
 
 fn schemes(placement: Placement, replication: Replication) -> impl Iterator<Item = Scheme> {

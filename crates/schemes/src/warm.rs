@@ -16,7 +16,7 @@
 //! fill any more ([`Warming::of_write`] without fills, a read that misses is a miss); and those beside others who know this place alone.
 //! That is the order in which a pool begins and ends to be warmed: no two of them that stand further apart go together.
 //!
-//! The search in `tests/warm.rs` goes through all interleavings of a few commands, with evictions, restarts and lost requests, and shows
+//! The search in `tests/warm/` goes through all interleavings of a few commands, with evictions, restarts and lost requests, and shows
 //! for each rule what goes wrong without it.
 
 /// Times that a command begins anew, because others changed what it had resolved, before it is given up as busy.

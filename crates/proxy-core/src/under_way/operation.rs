@@ -25,7 +25,6 @@ use crate::warm::{
     Words, fetched, heard_of_own, heard_of_step, is_marked, shown_as, wish_of, wish_of_read,
 };
 use crate::worker::ProxyCore;
-use core::mem;
 use evenkeel_protocol::{KeyScratch, MetaStatus, Reply, Request, StoreMode, text};
 use evenkeel_schemes::warm::{Command, Heard, NO_UNIQUE, Next, Shown, Warming};
 use evenkeel_types::{Instant, KeyHash};
@@ -451,12 +450,12 @@ fn show_to_application(core: &mut ProxyCore, now: Instant, id: OperationId, show
         Shown::Fetched(_) | Shown::Miss | Shown::Own => None,
         Shown::Busy => Some(Failure::Contended),
         Shown::FormerFailed => Some(Failure::Former),
-        Shown::Failed => Some(operation.failure.take().unwrap_or(Failure::Moving)),
+        Shown::Failed => Some(operation.failure.take().unwrap_or(Failure::ManySteps)),
     };
     if let Some(failure) = failure {
         let question = Question {
             tag,
-            bytes: mem::take(&mut operation.question.bytes),
+            bytes: operation.question.bytes.clone(),
             progress: Progress::Nothing,
         };
         // It ends what is not told.

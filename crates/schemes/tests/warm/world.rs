@@ -1,51 +1,26 @@
-//! A search through all that can happen to one key of a pool that is warmed from a former one: a few commands of any kind, step by step
-//! in every order, with evictions, restarts, and requests that are given up and may be carried out later. The commands are those of the
-//! crate; the two servers, and what is right, are modelled here.
-//!
-//! Right is a register that may lose its value at any time, and that may be missed: an answer is right if some order of all commands that
-//! keeps real time explains it. In *strict* scopes nothing is lost or missed, unless an item was evicted or another command was under way
-//! beside.
-//!
-//! The whole change goes by in phases: all at the former place; there, but nobody writes; warmed; warmed, but nothing is brought any more;
-//! all here. The next one begins when no command of the one before the present is under way; commands begin in the present phase or in the
-//! one before it, as they would at several proxies.
-//!
-//! Each rule has a fault that breaks it; the search finds every one of them. `EVENKEEL_FULL=1` searches the larger scopes.
+//! All that can happen to one key: commands begin and go on, servers evict and start anew, requests are given up, phases follow each other.
 
+use super::register::{Kind, OPS, Register, Told, effect};
+use super::servers::Servers;
 use evenkeel_schemes::warm::{Command, Heard, Next, Shown, Warming, Wish};
-use std::collections::{BTreeSet, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Commands of a scope at most.
-const OPS: usize = 4;
-
-/// What an application asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Kind {
-    Get,
-    Gets,
-    ReadHere,
-    Set,
-    Delete,
-    Add,
-    Incr,
-    Touch,
-}
-
-/// What it is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Told {
-    Value(u8),
-    Done,
-    NotStored,
-    Nothing,
-    /// Whether it was carried out, and when, is not known.
-    Unknown,
+/// How much is searched.
+#[derive(Clone, Copy)]
+pub struct Scope {
+    pub ops: usize,
+    pub kinds: &'static [Kind],
+    pub evictions: u8,
+    pub restarts: u8,
+    pub given_up: u8,
+    pub strict: bool,
+    /// The first phase and the last.
+    pub phases: (Phase, Phase),
+    pub fault: Option<Fault>,
 }
 
 /// A rule that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+pub enum Fault {
     FillIgnoresUnique,
     PlaceholderCovers,
     RemovalIgnoresUnique,
@@ -66,7 +41,7 @@ enum Fault {
 
 /// Who works how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Phase {
+pub enum Phase {
     Former,
     FormerReadOnly,
     Warmed,
@@ -86,14 +61,6 @@ impl Phase {
     fn at(number: usize) -> Phase {
         Phase::ALL[number]
     }
-}
-
-/// What lies at the place that is warmed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Slot {
-    /// `None` for a placeholder.
-    value: Option<u8>,
-    unique: u64,
 }
 
 /// What a running command waits for.
@@ -129,24 +96,13 @@ enum Op {
     Over,
 }
 
-/// One explanation of all answers so far.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Explanation {
-    value: Option<u8>,
-    /// Of commands that have taken effect and are not answered.
-    effects: [Option<Told>; OPS],
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct World {
+pub struct World {
     phase: Phase,
-    here: Option<Slot>,
-    former: Option<u8>,
-    unique: u64,
+    servers: Servers,
     life: u8,
     ops: [Op; OPS],
-    /// Begun, and not answered for certain.
-    open: [Option<Kind>; OPS],
+    register: Register,
     /// Given up, and perhaps carried out later: the command, whose it is, the life it was sent in, and what it had fetched.
     late: Vec<(Command, usize, u8, Option<u8>)>,
     /// Those of who knows the former place alone, perhaps carried out later.
@@ -154,271 +110,21 @@ struct World {
     evictions: u8,
     restarts: u8,
     given_up: u8,
-    explanations: BTreeSet<Explanation>,
-}
-
-#[derive(Clone, Copy)]
-struct Scope {
-    ops: usize,
-    kinds: &'static [Kind],
-    evictions: u8,
-    restarts: u8,
-    given_up: u8,
-    strict: bool,
-    /// The first phase and the last.
-    phases: (Phase, Phase),
-    fault: Option<Fault>,
-}
-
-const ALL: &[Kind] = &[
-    Kind::Get,
-    Kind::Gets,
-    Kind::ReadHere,
-    Kind::Set,
-    Kind::Delete,
-    Kind::Add,
-    Kind::Incr,
-    Kind::Touch,
-];
-
-/// Those of which three together can be searched.
-const MOST: &[Kind] = &[Kind::Get, Kind::Set, Kind::Incr];
-
-const SCOPE: Scope = Scope {
-    ops: 3,
-    kinds: ALL,
-    evictions: 1,
-    restarts: 0,
-    given_up: 0,
-    strict: false,
-    phases: (Phase::Warmed, Phase::Warmed),
-    fault: None,
-};
-
-/// The change up to where the pool is warmed, and from there on.
-const BEGIN: Scope = Scope {
-    phases: (Phase::Former, Phase::Warmed),
-    ..SCOPE
-};
-
-const END: Scope = Scope {
-    phases: (Phase::Warmed, Phase::Here),
-    ..SCOPE
-};
-
-/// What the former place has at first.
-const INITIAL: u8 = 1;
-
-fn value_of(op: usize) -> u8 {
-    10 + op as u8
-}
-
-/// What a command does to the register, with what it is told.
-fn effect(kind: Kind, op: usize, value: Option<u8>) -> (Told, Option<u8>) {
-    let read = value.map_or(Told::Nothing, Told::Value);
-    match (kind, value) {
-        (Kind::Get | Kind::Gets | Kind::ReadHere, _) => (read, value),
-        (Kind::Set, _) => (Told::Done, Some(value_of(op))),
-        (Kind::Delete, _) => (Told::Done, None),
-        (Kind::Add, None) => (Told::Done, Some(value_of(op))),
-        (Kind::Add, Some(_)) => (Told::NotStored, value),
-        (Kind::Incr, Some(value)) => (Told::Value(value + 50), Some(value + 50)),
-        (Kind::Touch, Some(_)) => (Told::Done, value),
-        (Kind::Incr | Kind::Touch, None) => (Told::Nothing, None),
-    }
-}
-
-/// What a command is told that misses what is there.
-fn missed(kind: Kind) -> Option<Told> {
-    match kind {
-        Kind::Set | Kind::Delete => None,
-        Kind::Add => Some(Told::Done),
-        _ => Some(Told::Nothing),
-    }
 }
 
 impl World {
-    fn new(scope: &Scope) -> Self {
+    pub fn new(scope: &Scope) -> Self {
         World {
             phase: scope.phases.0,
-            here: None,
-            former: Some(INITIAL),
-            unique: 0,
+            servers: Servers::new(),
+            register: Register::new(),
             life: 0,
             ops: [const { Op::Idle }; OPS],
-            open: [None; OPS],
             late: Vec::new(),
             late_at_former: Vec::new(),
             evictions: scope.evictions,
             restarts: scope.restarts,
             given_up: scope.given_up,
-            explanations: BTreeSet::from([Explanation {
-                value: Some(INITIAL),
-                effects: [None; OPS],
-            }]),
-        }
-    }
-
-    fn next_unique(&mut self) -> u64 {
-        self.unique += 1;
-        self.unique
-    }
-
-    /// All that a command that is open may have done by now, and what was lost.
-    fn explain(&mut self, (may_lose, may_miss): (bool, bool)) {
-        let mut new: Vec<_> = self.explanations.iter().cloned().collect();
-        while let Some(known) = new.pop() {
-            let mut found = Vec::new();
-            if may_lose {
-                found.push(Explanation {
-                    value: None,
-                    ..known.clone()
-                });
-            }
-            for (op, kind) in self.open.iter().enumerate() {
-                if let (Some(kind), None) = (kind, known.effects[op]) {
-                    let mut next = known.clone();
-                    let (told, value) = effect(*kind, op, known.value);
-                    next.effects[op] = Some(told);
-                    next.value = value;
-                    found.push(next);
-                    if let (true, Some(told)) = (may_miss, missed(*kind)) {
-                        let mut missed = known.clone();
-                        missed.effects[op] = Some(told);
-                        if *kind == Kind::Add {
-                            missed.value = Some(value_of(op));
-                        }
-                        found.push(missed);
-                    }
-                }
-            }
-            for found in found {
-                if self.explanations.insert(found.clone()) {
-                    new.push(found);
-                }
-            }
-        }
-    }
-
-    /// A command is answered. False if nothing explains that.
-    fn tell(&mut self, op: usize, told: Told, may: (bool, bool)) -> bool {
-        self.explain(may);
-        if told == Told::Unknown {
-            // It stays open: it may take effect at any time, or never.
-            return true;
-        }
-        self.open[op] = None;
-        let before = std::mem::take(&mut self.explanations);
-        self.explanations = before
-            .into_iter()
-            .filter(|known| known.effects[op] == Some(told))
-            .map(|mut known| {
-                known.effects[op] = None;
-                known
-            })
-            .collect();
-        !self.explanations.is_empty()
-    }
-
-    /// A server carries out a command.
-    fn carry_out(
-        &mut self,
-        command: Command,
-        (op, kind): (usize, Kind),
-        fetched: Option<u8>,
-        fault: Option<Fault>,
-    ) -> (Heard, Option<Told>, Option<u8>) {
-        let has = |here: &Option<Slot>, unique: u64| here.is_some_and(|slot| slot.unique == unique);
-        let seen = |here: &Option<Slot>| match here {
-            None => Heard::Nothing,
-            Some(Slot {
-                value: None,
-                unique,
-            }) => Heard::Mark(*unique),
-            Some(slot) => Heard::Item(slot.unique),
-        };
-        match command {
-            Command::Look => (seen(&self.here), None, None),
-            Command::Place => match self.here {
-                Some(_) if fault != Some(Fault::PlaceholderCovers) => (Heard::Refused, None, None),
-                _ => (self.put(None), None, None),
-            },
-            Command::TakeOver(unique) => match has(&self.here, unique) {
-                true => (self.put(None), None, None),
-                false => (Heard::Refused, None, None),
-            },
-            Command::Fetch => match self.former {
-                Some(value) => (Heard::Item(0), None, Some(value)),
-                None => (Heard::Nothing, None, None),
-            },
-            Command::Store(unique) => {
-                let fits = has(&self.here, unique) || fault == Some(Fault::FillIgnoresUnique);
-                match fits {
-                    true => (self.put(fetched), None, None),
-                    false => (Heard::Refused, None, None),
-                }
-            }
-            Command::Remove(unique) => {
-                let fits = has(&self.here, unique)
-                    || self.here.is_some() && fault == Some(Fault::RemovalIgnoresUnique);
-                match fits {
-                    true => {
-                        self.here = None;
-                        (Heard::Done(0), None, None)
-                    }
-                    false => (Heard::Refused, None, None),
-                }
-            }
-            Command::Clear => {
-                if fault != Some(Fault::FormerIsNotCleared) {
-                    self.former = None;
-                }
-                (Heard::Done(0), None, None)
-            }
-            Command::Own(unique) => {
-                let (heard, told) = self.carry_out_own((op, kind), unique, fault);
-                (heard, Some(told), None)
-            }
-        }
-    }
-
-    fn put(&mut self, value: Option<u8>) -> Heard {
-        let unique = self.next_unique();
-        self.here = Some(Slot { value, unique });
-        Heard::Done(unique)
-    }
-
-    fn carry_out_own(
-        &mut self,
-        (op, kind): (usize, Kind),
-        unique: Option<u64>,
-        fault: Option<Fault>,
-    ) -> (Heard, Told) {
-        let Some(slot) = self.here else {
-            return match kind {
-                Kind::Set | Kind::Add => (self.put(Some(value_of(op))), Told::Done),
-                Kind::Delete => (Heard::Nothing, Told::Done),
-                _ => (Heard::Nothing, Told::Nothing),
-            };
-        };
-        let fits = unique.is_none_or(|unique| unique == slot.unique)
-            || fault == Some(Fault::ChangesAreNotBound);
-        match (kind, slot.value) {
-            (Kind::Set, _) => (self.put(Some(value_of(op))), Told::Done),
-            (Kind::Delete, _) => {
-                self.here = None;
-                (Heard::Done(0), Told::Done)
-            }
-            (Kind::Add, _) => (Heard::Refused, Told::NotStored),
-            (Kind::Incr, _) if !fits => (Heard::Refused, Told::Unknown),
-            // A number put together with a mark.
-            (Kind::Incr, value) => {
-                let counted = value.unwrap_or(100) + 50;
-                (self.put(Some(counted)), Told::Value(counted))
-            }
-            (_, None) => (Heard::Mark(slot.unique), Told::Value(99)),
-            (Kind::Touch, Some(_)) => (Heard::Item(slot.unique), Told::Done),
-            (_, Some(value)) => (Heard::Item(slot.unique), Told::Value(value)),
         }
     }
 
@@ -455,7 +161,7 @@ impl World {
                 (Some(machine), Doing::Step(command))
             }
         };
-        self.open[op] = Some(kind);
+        self.register.begin(op, kind);
         self.ops[op] = Op::Running {
             kind,
             phase,
@@ -511,16 +217,16 @@ impl World {
         };
         let command = match doing {
             Doing::AtFormer => {
-                let (told, value) = effect(kind, at, self.former);
-                self.former = value;
+                let (told, value) = effect(kind, at, self.servers.former);
+                self.servers.former = value;
                 return self.end(at, told, scope);
             }
             Doing::Here => {
-                let (_, told) = self.carry_out_own((at, kind), None, fault);
+                let (_, told) = self.servers.carry_out_own((at, kind), None, fault);
                 return self.end(at, told, scope);
             }
             Doing::FirstRead => {
-                let (heard, told) = self.carry_out_own((at, kind), None, fault);
+                let (heard, told) = self.servers.carry_out_own((at, kind), None, fault);
                 let is_mark = matches!(heard, Heard::Mark(_));
                 if matches!(heard, Heard::Item(_)) || is_mark && fault == Some(Fault::MarkIsShown) {
                     return self.end(at, told, scope);
@@ -535,6 +241,7 @@ impl World {
                 };
                 let (machine, command) = Warming::of_read(wish, is_mark);
                 let early = self
+                    .servers
                     .former
                     .filter(|_| fault == Some(Fault::FetchesBeforePlacing));
                 self.set(at, |op| {
@@ -553,7 +260,7 @@ impl World {
                 return true;
             }
             Doing::ClearLate(told) => {
-                self.former = None;
+                self.servers.former = None;
                 return self.end(at, told, scope);
             }
             Doing::Step(command) => command,
@@ -562,7 +269,7 @@ impl World {
         let (mut heard, told, value) = if command.is_bound() && is_stale {
             (Heard::Refused, Some(Told::Unknown), None)
         } else {
-            self.carry_out(command, (at, kind), fetched, fault)
+            self.servers.carry_out(command, (at, kind), fetched, fault)
         };
         let mut value = value.or(fetched);
         if fault == Some(Fault::FetchesBeforePlacing)
@@ -643,7 +350,7 @@ impl World {
                 return true;
             }
             let may = self.may(at, scope);
-            if !self.tell(at, told, may) {
+            if !self.register.tell(at, told, may) {
                 return false;
             }
             self.set(at, |op| {
@@ -669,7 +376,7 @@ impl World {
     fn end(&mut self, at: usize, told: Told, scope: &Scope) -> bool {
         let may = self.may(at, scope);
         self.ops[at] = Op::Over;
-        self.tell(at, told, may)
+        self.register.tell(at, told, may)
     }
 
     /// A running command's request is given up: nobody knows what becomes of it. False if what is told is wrong.
@@ -709,8 +416,8 @@ impl World {
 
     /// The server that is warmed starts anew, and counts from one again. What was asked of it is lost with its connections.
     fn restart(&mut self, scope: &Scope) -> bool {
-        self.here = None;
-        self.unique = 0;
+        self.servers.here = None;
+        self.servers.unique = 0;
         self.life += 1;
         self.late.retain(|(command, ..)| command.is_of_former());
         for at in 0..OPS {
@@ -765,7 +472,7 @@ impl World {
             self.ops.iter().any(is_awaited) && scope.fault != Some(Fault::CommandsAreNotAwaited);
         let mut next = Phase::at(self.phase as usize + 1);
         // Placeholders live for two seconds, and the last phase begins later.
-        let is_marked = self.here.is_some_and(|slot| slot.value.is_none());
+        let is_marked = self.servers.here.is_some_and(|slot| slot.value.is_none());
         // Last stores at the former place are waited for until their connections have ended.
         let has_late = next == Phase::Warmed
             && !self.late_at_former.is_empty()
@@ -781,7 +488,7 @@ impl World {
     }
 
     /// All that can happen next, and whether it is right.
-    fn successors(&self, scope: &Scope) -> Vec<(World, bool, String)> {
+    pub fn successors(&self, scope: &Scope) -> Vec<(World, bool, String)> {
         let mut next = Vec::new();
         let mut push = |what: String, change: &dyn Fn(&mut World) -> bool| {
             let mut world = self.clone();
@@ -812,8 +519,8 @@ impl World {
         for index in 0..self.late_at_former.len() {
             push("late at the former place".into(), &|world: &mut World| {
                 let op = world.late_at_former.remove(index);
-                if let Some(kind) = world.open[op] {
-                    world.former = effect(kind, op, world.former).1;
+                if let Some(kind) = world.register.open(op) {
+                    world.servers.former = effect(kind, op, world.servers.former).1;
                 }
                 true
             });
@@ -838,27 +545,29 @@ impl World {
                 &|world: &mut World| {
                     let (command, op, life, fetched) = world.late.remove(index);
                     if life == world.life || command.is_of_former() {
-                        let kind = world.open[op];
+                        let kind = world.register.open(op);
                         // Of an answered command only steps can be late, which have no kind.
                         let kind = kind.unwrap_or(Kind::Get);
-                        world.carry_out(command, (op, kind), fetched, scope.fault);
+                        world
+                            .servers
+                            .carry_out(command, (op, kind), fetched, scope.fault);
                     }
                     true
                 },
             );
         }
         if self.evictions > 0 {
-            if self.here.is_some() {
+            if self.servers.here.is_some() {
                 push("evicted here".into(), &|world| {
                     world.evictions -= 1;
-                    world.here = None;
+                    world.servers.here = None;
                     true
                 });
             }
-            if self.former.is_some() {
+            if self.servers.former.is_some() {
                 push("evicted at the former place".into(), &|world| {
                     world.evictions -= 1;
-                    world.former = None;
+                    world.servers.former = None;
                     true
                 });
             }
@@ -870,178 +579,5 @@ impl World {
             });
         }
         next
-    }
-}
-
-/// Searches a scope, the shortest ways first: how many states it has, or the way to what is wrong.
-fn search(scope: &Scope) -> Result<usize, Vec<String>> {
-    let hash = |world: &World| {
-        let mut hasher = DefaultHasher::new();
-        world.hash(&mut hasher);
-        hasher.finish()
-    };
-    let first = World::new(scope);
-    let mut seen = HashSet::from([hash(&first)]);
-    let mut ways: Vec<(usize, String)> = vec![(0, String::new())];
-    let mut layer = vec![(first, 0)];
-    while !layer.is_empty() {
-        let mut following = Vec::new();
-        for (world, way) in layer {
-            for (next, is_right, what) in world.successors(scope) {
-                if !is_right {
-                    let mut steps = vec![what];
-                    let mut at = way;
-                    while at > 0 {
-                        steps.push(ways[at].1.clone());
-                        at = ways[at].0;
-                    }
-                    steps.reverse();
-                    return Err(steps);
-                }
-                if seen.insert(hash(&next)) {
-                    ways.push((way, what));
-                    following.push((next, ways.len() - 1));
-                }
-            }
-        }
-        layer = following;
-    }
-    Ok(seen.len())
-}
-
-fn is_right(scope: &Scope) {
-    match search(scope) {
-        Ok(states) => println!("{states} states"),
-        Err(way) => panic!("wrong:\n  {}", way.join("\n  ")),
-    }
-}
-
-/// Whether the larger scopes are to be searched.
-fn full() -> bool {
-    std::env::var_os("EVENKEEL_FULL").is_some()
-}
-
-#[test]
-fn commands_of_any_kind_with_an_eviction_are_right() {
-    is_right(&Scope { ops: 2, ..SCOPE });
-    is_right(&Scope {
-        kinds: if full() {
-            MOST
-        } else {
-            &[Kind::Get, Kind::Set]
-        },
-        ..SCOPE
-    });
-}
-
-#[test]
-fn reads_and_writes_with_requests_that_are_given_up_are_right() {
-    is_right(&Scope {
-        kinds: &[Kind::Get, Kind::Set, Kind::Incr],
-        given_up: 1,
-        ops: 2,
-        ..SCOPE
-    });
-}
-
-#[test]
-fn a_restart_that_counts_uniques_anew_is_right() {
-    is_right(&Scope {
-        kinds: &[Kind::Get, Kind::Gets, Kind::Set, Kind::Incr],
-        restarts: 1,
-        evictions: 0,
-        ops: 2,
-        ..SCOPE
-    });
-}
-
-#[test]
-fn the_whole_change_is_right() {
-    is_right(&Scope { ops: 2, ..BEGIN });
-    is_right(&Scope { ops: 2, ..END });
-    is_right(&Scope {
-        ops: if full() { 3 } else { 2 },
-        given_up: 1,
-        kinds: &[Kind::Get, Kind::Set, Kind::Delete],
-        ..BEGIN
-    });
-    if full() {
-        is_right(&Scope { kinds: MOST, ..END });
-    }
-}
-
-#[test]
-fn nothing_is_lost_that_was_not_evicted() {
-    is_right(&Scope {
-        evictions: 0,
-        strict: true,
-        ops: 2,
-        ..SCOPE
-    });
-}
-
-/// Each fault, by the shortest scope that shows it.
-#[test]
-fn every_broken_rule_is_found() {
-    use Kind::{Add, Delete, Get, Incr, Set};
-    let strict = Scope {
-        strict: true,
-        evictions: 0,
-        ..SCOPE
-    };
-    for (fault, kinds, scope) in [
-        (Fault::FillIgnoresUnique, &[Get, Set][..], SCOPE),
-        (Fault::PlaceholderCovers, &[Get, Set], strict),
-        (Fault::RemovalIgnoresUnique, &[Get, Set], strict),
-        (Fault::MarkIsShown, &[Get], SCOPE),
-        (Fault::FormerIsNotCleared, &[Get, Set], SCOPE),
-        (Fault::FormerIsClearedAfterwards, &[Get, Delete], SCOPE),
-        (Fault::ChangesDoNotClear, &[Get, Incr], SCOPE),
-        (Fault::ChangesAreNotBound, &[Get, Delete, Incr], SCOPE),
-        (
-            Fault::AddTakesPlaceholdersForItems,
-            &[Get, Delete, Add],
-            strict,
-        ),
-        (
-            Fault::GoesOnAfterRestart,
-            &[Get, Set],
-            Scope {
-                restarts: 1,
-                evictions: 0,
-                ..SCOPE
-            },
-        ),
-        (Fault::FetchesBeforePlacing, &[Get, Set], SCOPE),
-        (Fault::WritesAreNotEnded, &[Get, Set], BEGIN),
-        (Fault::TwoPhasesApart, &[Get, Set], BEGIN),
-        (Fault::CommandsAreNotAwaited, &[Get, Set], BEGIN),
-        (Fault::FillsAreNotEnded, &[Get, Delete], END),
-        (
-            Fault::LastStoresAreNotAwaited,
-            &[Get, Set],
-            Scope {
-                ops: 4,
-                evictions: 0,
-                given_up: 1,
-                ..BEGIN
-            },
-        ),
-    ] {
-        let scope = Scope {
-            fault: Some(fault),
-            kinds,
-            ..scope
-        };
-        let began = std::time::Instant::now();
-        match search(&scope) {
-            Ok(states) => panic!("{fault:?} is not found among {states} states"),
-            Err(way) => println!(
-                "{fault:?}: {} steps, {:.1} s\n  {}",
-                way.len(),
-                began.elapsed().as_secs_f64(),
-                way.join("\n  ")
-            ),
-        }
     }
 }

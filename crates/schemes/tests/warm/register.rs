@@ -1,0 +1,155 @@
+//! What is right: a register that may lose its value at any time, and that may be missed.
+
+use std::collections::BTreeSet;
+
+/// Commands of a scope at most.
+pub const OPS: usize = 4;
+
+/// What the register has at first.
+pub const INITIAL: u8 = 1;
+
+/// What an application asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    Get,
+    Gets,
+    ReadHere,
+    Set,
+    Delete,
+    Add,
+    Incr,
+    Touch,
+}
+
+/// What it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Told {
+    Value(u8),
+    Done,
+    NotStored,
+    Nothing,
+    /// Whether it was carried out, and when, is not known.
+    Unknown,
+}
+
+/// One explanation of all answers so far.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Explanation {
+    value: Option<u8>,
+    /// Of commands that have taken effect and are not answered.
+    effects: [Option<Told>; OPS],
+}
+
+/// What all answers so far say of the register.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Register {
+    /// Begun, and not answered for certain.
+    open: [Option<Kind>; OPS],
+    explanations: BTreeSet<Explanation>,
+}
+
+pub fn value_of(op: usize) -> u8 {
+    10 + op as u8
+}
+
+/// What a command does to the register, with what it is told.
+pub fn effect(kind: Kind, op: usize, value: Option<u8>) -> (Told, Option<u8>) {
+    let read = value.map_or(Told::Nothing, Told::Value);
+    match (kind, value) {
+        (Kind::Get | Kind::Gets | Kind::ReadHere, _) => (read, value),
+        (Kind::Set, _) => (Told::Done, Some(value_of(op))),
+        (Kind::Delete, _) => (Told::Done, None),
+        (Kind::Add, None) => (Told::Done, Some(value_of(op))),
+        (Kind::Add, Some(_)) => (Told::NotStored, value),
+        (Kind::Incr, Some(value)) => (Told::Value(value + 50), Some(value + 50)),
+        (Kind::Touch, Some(_)) => (Told::Done, value),
+        (Kind::Incr | Kind::Touch, None) => (Told::Nothing, None),
+    }
+}
+
+/// What a command is told that misses what is there.
+fn missed(kind: Kind) -> Option<Told> {
+    match kind {
+        Kind::Set | Kind::Delete => None,
+        Kind::Add => Some(Told::Done),
+        _ => Some(Told::Nothing),
+    }
+}
+
+impl Register {
+    pub fn new() -> Self {
+        Register {
+            open: [None; OPS],
+            explanations: BTreeSet::from([Explanation {
+                value: Some(INITIAL),
+                effects: [None; OPS],
+            }]),
+        }
+    }
+
+    /// A command begins.
+    pub fn begin(&mut self, op: usize, kind: Kind) {
+        self.open[op] = Some(kind);
+    }
+
+    /// A command that may still take effect.
+    pub fn open(&self, op: usize) -> Option<Kind> {
+        self.open[op]
+    }
+
+    /// All that a command that is open may have done by now, and what was lost.
+    fn explain(&mut self, (may_lose, may_miss): (bool, bool)) {
+        let mut new: Vec<_> = self.explanations.iter().cloned().collect();
+        while let Some(known) = new.pop() {
+            let mut found = Vec::new();
+            if may_lose {
+                found.push(Explanation {
+                    value: None,
+                    ..known.clone()
+                });
+            }
+            for (op, kind) in self.open.iter().enumerate() {
+                if let (Some(kind), None) = (kind, known.effects[op]) {
+                    let mut next = known.clone();
+                    let (told, value) = effect(*kind, op, known.value);
+                    next.effects[op] = Some(told);
+                    next.value = value;
+                    found.push(next);
+                    if let (true, Some(told)) = (may_miss, missed(*kind)) {
+                        let mut missed = known.clone();
+                        missed.effects[op] = Some(told);
+                        if *kind == Kind::Add {
+                            missed.value = Some(value_of(op));
+                        }
+                        found.push(missed);
+                    }
+                }
+            }
+            for found in found {
+                if self.explanations.insert(found.clone()) {
+                    new.push(found);
+                }
+            }
+        }
+    }
+
+    /// A command is answered. False if nothing explains that.
+    pub fn tell(&mut self, op: usize, told: Told, may: (bool, bool)) -> bool {
+        self.explain(may);
+        if told == Told::Unknown {
+            // It stays open: it may take effect at any time, or never.
+            return true;
+        }
+        self.open[op] = None;
+        let before = std::mem::take(&mut self.explanations);
+        self.explanations = before
+            .into_iter()
+            .filter(|known| known.effects[op] == Some(told))
+            .map(|mut known| {
+                known.effects[op] = None;
+                known
+            })
+            .collect();
+        !self.explanations.is_empty()
+    }
+}
