@@ -3,6 +3,7 @@
 //! Answers belong to requests by their order. One for the application's front slot is written
 //! straight into its output; others are composed aside. What has one answer goes on in `settle.rs`.
 
+use crate::answer::done::done;
 use crate::answer::flush::flush_reply;
 use crate::answer::greeting::greeted;
 use crate::answer::hot::hot_reply;
@@ -16,10 +17,11 @@ use crate::answer::shared::shared_values;
 use crate::answer::shed::shed;
 use crate::answer::stream::{begin_stream, go_on_with_stream};
 use crate::answer::values::take_values;
-use crate::ids::BackendId;
+use crate::ids::{BackendId, STEP};
 use crate::pipe::backend::{Backend, Link, Peer};
 use crate::pipe::in_flight::{Ask, Progress};
 use crate::show::Unfit;
+use crate::under_way::operation::step_answered;
 use crate::under_way::pace::unpace;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
@@ -114,11 +116,17 @@ fn take_reply(
     backend.answered();
     let is_aware = backend.peer != Peer::Memcached;
     let (_, request) = backend.awaited().ok_or(Unfit)?;
-    let client = request.tag.client;
-    match request.tag.ask {
+    let tag = request.tag;
+    let client = tag.client;
+    match tag.ask {
         Ask::Single => {
             if let (Reply::Moved(moved), true) = (reply, is_aware) {
                 take_moved(core, now, id, *moved);
+                return Ok(());
+            }
+            if client == STEP {
+                step_answered(core, now, id, &tag, reply)?;
+                done(core, id);
                 return Ok(());
             }
             let hot_key = hot_key_of_mg(core, id);

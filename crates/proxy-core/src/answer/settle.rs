@@ -12,14 +12,14 @@ use crate::answer::done::done;
 use crate::answer::front::show_front;
 use crate::answer::mg::answer_of_mg;
 use crate::client::{Answered, HeldRead, State};
-use crate::ids::{BackendId, FILLER, NOBODY, STEP};
+use crate::ids::{BackendId, FILLER, NOBODY};
 use crate::pipe::backend::Peer;
 use crate::pipe::in_flight::{Progress, Question, Tag};
 use crate::pool::lease_era;
 use crate::show::Unfit;
 use crate::stats::counters::Tally;
 use crate::under_way::again::ask_home;
-use crate::under_way::operation::{Own, own_answered, step_answered};
+use crate::under_way::operation::{Own, own_answered};
 use crate::under_way::park::hurry_parked;
 use crate::warm::with_status;
 use crate::worker::ProxyCore;
@@ -110,7 +110,6 @@ fn show_or_keep(
         match tag.client {
             NOBODY => caught_up(core, reply)?,
             FILLER => filled(core, now, &tag, reply)?,
-            STEP => step_answered(core, now, id, &tag, reply)?,
             _ => {}
         }
         return Ok(());

@@ -55,7 +55,7 @@ pub(crate) fn begin_write(core: &mut ProxyCore, now: Instant, question: Question
     let key: Box<[u8]> = key.into();
     let fills = core.pools.fills(tag.pool);
     let (machine, command) = Warming::of_write(wish, fills);
-    begin(core, now, (machine, command), question, &key, true);
+    begin(core, now, (machine, command), question, (&key, None), true);
 }
 
 /// The answer to an application's own request has come, in a pool that is warmed.
@@ -67,9 +67,6 @@ pub(crate) fn own_answered(
     tag: &Tag,
     reply: &Reply<'_>,
 ) -> Own {
-    if tag.client == STEP {
-        return Own::Show;
-    }
     let Some(id) = core.operations.of_slot(tag.client, tag.slot) else {
         return read_answered(core, now, backend, tag, reply);
     };
@@ -192,17 +189,24 @@ fn read_answered(
         bytes,
         progress: Progress::Nothing,
     };
-    begin(core, now, (machine, command), question, &key, false);
+    begin(
+        core,
+        now,
+        (machine, command),
+        question,
+        (&key, Some(id)),
+        false,
+    );
     Own::Taken
 }
 
-/// Begins an operation, unless there are too many: then its request has failed.
+/// Begins an operation, unless there are too many: then its request has failed. Its key may have been asked for at a server.
 fn begin(
     core: &mut ProxyCore,
     now: Instant,
     (machine, asked): (Warming, Command),
     question: Question,
-    key: &[u8],
+    (key, asked_at): (&[u8], Option<BackendId>),
     holds_back: bool,
 ) {
     let tag = question.tag;
@@ -217,6 +221,8 @@ fn begin(
         core.counts.stats.operations_refused += 1;
         return fail(core, question, &Failure::Overloaded);
     }
+    let is_listed = core.pools.get(tag.pool).is_some_and(Pool::is_plain);
+    let home = asked_at.filter(|_| is_listed).map(|at| (core.era, at));
     let id = core.operations.insert(Operation {
         machine,
         question,
@@ -224,7 +230,7 @@ fn begin(
         holds_back,
         key: key.into(),
         former,
-        homes: [None; 2],
+        homes: [home, None],
         asked,
         was_at_former: false,
         fetched: None,
