@@ -19,6 +19,7 @@ hash_tag = "{}"
 
 [pools.fleet]
 coordinator = "http://127.0.0.1:1"
+warm_from = "main"
 
 [[routes]]
 pool = "main"
@@ -107,6 +108,7 @@ hot:1
     scheme    map, copies of hot keys; read leased copy; write home and propagate
     key       hot:1
     place     unknown
+    former    main/10.0.0.3:11212 at 10.0.0.3:11212: what is not here is brought from there, and writes delete there first
     asked     unknown: the map is known to a proxy that runs
 ";
     assert_eq!(text(&output.stdout), expected, "{}", text(&output.stderr));

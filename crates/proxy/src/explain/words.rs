@@ -97,12 +97,8 @@ fn destination_words(out: &mut String, to: &Destination, running: bool) {
             false => "writes delete there first",
         };
         let home = former.home.as_ref().map(server_words);
-        let home = home.map_or(String::new(), |home| format!(", {home}"));
-        row(
-            out,
-            "warmed from",
-            &format!("{}{home}: {what}", former.pool),
-        );
+        let place = home.unwrap_or_else(|| former.pool.clone());
+        row(out, "former", &format!("{place}: {what}"));
     }
     if let Some(hot) = &to.hot {
         row(out, "hot", &hot_words(hot));
