@@ -282,6 +282,8 @@ impl TrafficArgs {
         (!self.no_preload).then(|| LoadPlan {
             pipeline: PRELOAD_PIPELINE,
             pace: Arrivals::Closed,
+            // Nothing is measured yet: the last answers may take as long as any.
+            drain: self.timeout,
             ..self.plan(target, spec, source)
         })
     }

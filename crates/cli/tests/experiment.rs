@@ -15,7 +15,7 @@ fn json(arguments: &[&str]) -> serde_json::Value {
     let output = served(|| {
         let output = experiment(arguments);
         let told = String::from_utf8_lossy(&output.stderr);
-        let is_filled = !told.trim_end().ends_with("keys were stored");
+        let is_filled = !told.contains(" keys were stored");
         is_filled.then_some(output)
     });
     let told = String::from_utf8_lossy(&output.stderr);

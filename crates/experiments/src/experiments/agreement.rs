@@ -137,7 +137,7 @@ fn calibrate(run: &Run) -> anyhow::Result<Fit> {
     let server = fleet.server_addresses()[0];
     let measured = CALIBRATED_BY.iter().map(|(pipeline, value_len)| {
         let line = format!(
-            "bench --target {server} --connections 4 --pipeline {pipeline} --keys {CALIBRATION_KEYS} \
+            "bench --target {server} --timeout 30s --connections 4 --pipeline {pipeline} --keys {CALIBRATION_KEYS} \
              --value-size {value_len} --get-share {GET_SHARE} --duration {}ms",
             run.by_scale([300, 2_000, 10_000, 10_000]),
         );
