@@ -65,7 +65,7 @@ bench-proxy: #+ The proxy beside memcached's own and twemproxy, with the goals: 
 experiments-small: #+ All experiments at the scale of two cores: tables, JSON and plots in target/experiments
 	@scripts/experiments.sh small
 
-model: #+ Every interleaving of larger stories of hot keys and of pools that are warmed: minutes, and a few GiB of memory (EVENKEEL_SCOPE="...")
+model: #+ Every interleaving of larger stories of hot keys: minutes, and a few GiB of memory (EVENKEEL_SCOPE="...")
 	@scripts/model.sh
 
 soak: #+ Random and hostile clients against the server for SOAK_SECONDS (default 600)

@@ -10,7 +10,7 @@
 //! all here. The next one begins when no command of the one before the present is under way; commands begin in the present phase or in the
 //! one before it, as they would at several proxies.
 //!
-//! Each rule has a fault that breaks it; the search finds every one of them. `EVENKEEL_FULL=1` searches the larger scopes.
+//! Each rule has a fault that breaks it; the search finds every one of them.
 
 mod register;
 mod servers;
@@ -31,9 +31,6 @@ const ALL: &[Kind] = &[
     Kind::Incr,
     Kind::Touch,
 ];
-
-/// Those of which three together can be searched.
-const MOST: &[Kind] = &[Kind::Get, Kind::Set, Kind::Incr];
 
 const SCOPE: Scope = Scope {
     ops: 3,
@@ -100,20 +97,11 @@ fn is_right(scope: &Scope) {
     }
 }
 
-/// Whether the larger scopes are to be searched.
-fn full() -> bool {
-    std::env::var_os("EVENKEEL_FULL").is_some()
-}
-
 #[test]
 fn commands_of_any_kind_with_an_eviction_are_right() {
     is_right(&Scope { ops: 2, ..SCOPE });
     is_right(&Scope {
-        kinds: if full() {
-            MOST
-        } else {
-            &[Kind::Get, Kind::Set]
-        },
+        kinds: &[Kind::Get, Kind::Set],
         ..SCOPE
     });
 }
@@ -144,14 +132,11 @@ fn the_whole_change_is_right() {
     is_right(&Scope { ops: 2, ..BEGIN });
     is_right(&Scope { ops: 2, ..END });
     is_right(&Scope {
-        ops: if full() { 3 } else { 2 },
+        ops: 2,
         given_up: 1,
         kinds: &[Kind::Get, Kind::Set, Kind::Delete],
         ..BEGIN
     });
-    if full() {
-        is_right(&Scope { kinds: MOST, ..END });
-    }
 }
 
 #[test]
