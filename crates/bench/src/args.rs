@@ -282,8 +282,6 @@ impl TrafficArgs {
         (!self.no_preload).then(|| LoadPlan {
             pipeline: PRELOAD_PIPELINE,
             pace: Arrivals::Closed,
-            // Nothing is measured yet: the last answers may take as long as any.
-            drain: self.timeout,
             ..self.plan(target, spec, source)
         })
     }

@@ -60,7 +60,7 @@ pub struct LoadPlan {
     /// count as unanswered.
     pub answer_timeout: Duration,
     /// Longest wait for answers when the load ends, at most [`answer_timeout`](Self::answer_timeout); what
-    /// comes later counts as unanswered.
+    /// comes later counts as unanswered. A load that fills waits for as long as for any answer.
     pub drain: Duration,
     /// Ends the load when no connection has been open for this long; `None` keeps trying.
     pub give_up_after: Option<Duration>,

@@ -1,6 +1,9 @@
-//! Reading requests that the proxy has composed itself.
+//! Requests that the proxy composes itself, and reading them.
 
-use evenkeel_protocol::{LINE_LEN_MAX, Limits, Request, RequestOutcome, parse_request, text};
+use evenkeel_protocol::compose::MetaLine;
+use evenkeel_protocol::{
+    LINE_LEN_MAX, Limits, Request, RequestOutcome, SentKey, parse_request, text,
+};
 
 /// A request that the proxy has composed.
 pub(crate) fn parse_own(bytes: &[u8]) -> Option<Request<'_>> {
@@ -12,6 +15,14 @@ pub(crate) fn parse_own(bytes: &[u8]) -> Option<Request<'_>> {
     match parse_request(bytes, &limits) {
         RequestOutcome::Request { request, .. } => Some(request),
         _ => None,
+    }
+}
+
+/// A key in base64 is announced first, so that it is found again (`show/binary.rs`).
+pub(crate) fn announced<'o>(line: MetaLine<'o>, key: SentKey<'_>) -> MetaLine<'o> {
+    match key.base64 {
+        true => line.flag(b'b'),
+        false => line,
     }
 }
 

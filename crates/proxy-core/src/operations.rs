@@ -121,16 +121,14 @@ impl Operations {
         }
     }
 
-    /// The application has its answer, or is not there any more: what it has asked is not needed for it. Whether its further requests
-    /// waited.
-    pub fn told(&mut self, id: OperationId) -> bool {
-        let Some(operation) = self.slab.get_mut(id.0) else {
-            return false;
-        };
+    /// The application has its answer, or is not there any more: what it has asked is not needed for it. Who it is, where its further
+    /// requests waited.
+    pub fn told(&mut self, id: OperationId) -> Option<ClientId> {
+        let operation = self.slab.get_mut(id.0)?;
         operation.is_told = true;
         let tag = operation.question.tag;
         self.by_slot.remove(&(tag.client, tag.slot));
-        core::mem::take(&mut operation.holds_back)
+        core::mem::take(&mut operation.holds_back).then_some(tag.client)
     }
 
     /// It is over.
@@ -239,8 +237,8 @@ mod tests {
             ..tag
         };
         assert_eq!(OperationId::of_step(&step), Some(id));
-        assert!(operations.told(id), "more may be asked now");
-        assert!(!operations.told(id), "once");
+        assert_eq!(operations.told(id), Some(tag.client), "may ask more now");
+        assert_eq!(operations.told(id), None, "once");
         assert_eq!(operations.of_slot(tag.client, 3), None);
         assert!(operations.get(id).is_some() && operations.use_pool(tag.pool));
         operations.remove(id);

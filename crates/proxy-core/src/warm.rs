@@ -3,7 +3,7 @@
 //!
 //! What is asked when, and why, is decided in [`warm`](evenkeel_schemes::warm).
 
-use crate::composed::parse_own;
+use crate::composed::{announced, parse_own};
 use crate::operations::Fetched;
 use crate::routes::Rename;
 use crate::show;
@@ -53,23 +53,25 @@ impl Words<'_> {
             Command::TakeOver(unique) => self.place(out, key, |line| line.number(b'C', unique)),
             Command::Store(unique) => self.store(out, key, unique),
             Command::Look => {
-                let line = begin(ask::meta_get(out, key), key).flag(b'c').flag(b'f');
+                let line = announced(ask::meta_get(out, key), key)
+                    .flag(b'c')
+                    .flag(b'f');
                 line.raw(self.route).end();
                 0
             }
             Command::Fetch => {
-                let line = begin(ask::meta_get(out, key), key);
+                let line = announced(ask::meta_get(out, key), key);
                 let line = line.flag(b'v').flag(b'f').flag(b't');
                 line.raw(self.route).end();
                 0
             }
             Command::Remove(unique) => {
-                let line = begin(ask::meta_delete(out, key), key).number(b'C', unique);
+                let line = announced(ask::meta_delete(out, key), key).number(b'C', unique);
                 line.raw(self.route).end();
                 0
             }
             Command::Clear => {
-                let line = begin(ask::meta_delete(out, key), key);
+                let line = announced(ask::meta_delete(out, key), key);
                 line.raw(self.route).end();
                 0
             }
@@ -86,7 +88,7 @@ impl Words<'_> {
         condition: impl FnOnce(MetaLine<'_>) -> MetaLine<'_>,
     ) -> usize {
         let value = mark::placeholder(self.nonce);
-        let line = begin(ask::meta_set(out, key, value.len()), key).flag(b'c');
+        let line = announced(ask::meta_set(out, key, value.len()), key).flag(b'c');
         let line = condition(line).number(b'F', mark::FLAGS);
         let line = line.number(b'T', mark::PLACEHOLDER_EXPTIME_SECS);
         line.raw(self.route).end_with(&value);
@@ -97,18 +99,11 @@ impl Words<'_> {
         let Some(fetched) = self.fetched else {
             return 0;
         };
-        let line = begin(ask::meta_set(out, key, fetched.value.len()), key).flag(b'c');
+        let line = announced(ask::meta_set(out, key, fetched.value.len()), key).flag(b'c');
         let line = line.number(b'C', unique).number(b'F', fetched.flags);
         let line = line.number(b'T', exptime(fetched.ttl, self.unix));
         line.raw(self.route).end_with(&fetched.value);
         fetched.value.len() + text::CRLF.len()
-    }
-}
-
-fn begin<'o>(line: MetaLine<'o>, key: SentKey<'_>) -> MetaLine<'o> {
-    match key.base64 {
-        true => line.flag(b'b'),
-        false => line,
     }
 }
 
@@ -319,7 +314,15 @@ fn reply_of_fetched(out: &mut Vec<u8>, meta: &Meta<'_>, fetched: &Fetched, uniqu
     }
 }
 
-/// A reply with another status.
-pub(crate) fn with_status(raw: &[u8], status: &[u8; 2]) -> Vec<u8> {
-    [status, raw.get(2..).unwrap_or_default()].concat()
+/// Takes a reply as if it had another status.
+pub(crate) fn with_status(
+    raw: &[u8],
+    status: &[u8; 2],
+    take: impl FnOnce(&Reply<'_>, &[u8]) -> Result<(), show::Unfit>,
+) -> Result<(), show::Unfit> {
+    let raw = [status, raw.get(2..).unwrap_or_default()].concat();
+    match parse_reply(&raw, &Limits::default()) {
+        ReplyOutcome::Reply { reply, .. } => take(&reply, &raw),
+        _ => Err(show::Unfit),
+    }
 }

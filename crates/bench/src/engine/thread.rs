@@ -11,8 +11,8 @@ use super::feed::Feed;
 use super::stats::Mailbox;
 use super::wire::Loss;
 use super::work::Work;
-use crate::LoadPlan;
 use crate::timer::Timer;
+use crate::{LoadPlan, Source};
 use evenkeel_workload::Schedule;
 use mio::{Events, Interest, Poll, Token};
 use rustix::thread::CpuSet;
@@ -152,7 +152,12 @@ impl LoadThread {
         let end_ns = stop
             .after
             .map_or(u64::MAX, |after| warm_up_ns + after.as_nanos() as u64);
-        let drain = self.work.plan.drain.min(self.work.plan.answer_timeout);
+        let answer_timeout = self.work.plan.answer_timeout;
+        let drain = match self.work.plan.source {
+            // Nothing is measured: the last answers may take as long as any.
+            Source::Fill(_) => answer_timeout,
+            _ => self.work.plan.drain.min(answer_timeout),
+        };
         let drain_ns = drain.as_nanos() as u64;
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut warming = warm_up_ns > 0;

@@ -13,7 +13,7 @@ use crate::stats::counters::Tally;
 use crate::under_way::operation::{Own, own_answered};
 use crate::warm::with_status;
 use crate::worker::ProxyCore;
-use evenkeel_protocol::{Limits, Reply, ReplyOutcome, parse_reply};
+use evenkeel_protocol::Reply;
 use evenkeel_types::Instant;
 
 /// A part of the answer to a quiet command and the `mn` behind it.
@@ -29,12 +29,9 @@ pub(crate) fn take_quiet(
             Own::Show => {}
             Own::Taken => return Ok(()),
             Own::ShowAs(status) => {
-                let raw = with_status(raw, status);
-                let ReplyOutcome::Reply { reply, .. } = parse_reply(&raw, &Limits::default())
-                else {
-                    return Err(Unfit);
-                };
-                return take_quiet(core, now, id, &reply, &raw);
+                return with_status(raw, status, |reply, raw| {
+                    take_quiet(core, now, id, reply, raw)
+                });
             }
         }
     }

@@ -26,7 +26,7 @@ use crate::worker::ProxyCore;
 use crate::{kept, show};
 use core::time::Duration;
 use evenkeel_hotkeys::client::{Answer, Grant, Verdict};
-use evenkeel_protocol::{Limits, MetaStatus, Reply, ReplyOutcome, parse_reply};
+use evenkeel_protocol::{MetaStatus, Reply};
 use evenkeel_types::Instant;
 
 /// A server has answered what nobody but the proxy asked for.
@@ -74,13 +74,9 @@ fn settle_for(
     match own_answered(core, now, id, &tag, reply) {
         Own::Show => show_or_keep(core, now, id, tag, reply, raw),
         Own::Taken => Ok(()),
-        Own::ShowAs(status) => {
-            let raw = with_status(raw, status);
-            match parse_reply(&raw, &Limits::default()) {
-                ReplyOutcome::Reply { reply, .. } => settle_for(core, now, id, tag, &reply, &raw),
-                _ => Err(Unfit),
-            }
-        }
+        Own::ShowAs(status) => with_status(raw, status, |reply, raw| {
+            settle_for(core, now, id, tag, reply, raw)
+        }),
     }
 }
 

@@ -5,6 +5,7 @@
 //! memcached servers get classic commands as they are. `noreply` and the quiet flag of `mg` are taken
 //! off: an answer that is not asked for cannot be told from one that is lost.
 
+use crate::composed::announced;
 use crate::draft::{Draft, Intent, Tells};
 use crate::ids::ClientId;
 use crate::pipe::in_flight::Ask;
@@ -113,12 +114,7 @@ fn delete_on(
     };
     ask_new(core, now, &draft, |out, route| {
         if way.as_meta() || key.sent.base64 {
-            let line = ask::meta_delete(out, key.sent);
-            let line = if key.sent.base64 {
-                line.flag(b'b')
-            } else {
-                line
-            };
+            let line = announced(ask::meta_delete(out, key.sent), key.sent);
             line.raw(route).end();
         } else {
             ask::delete(out, key.stored, false);
@@ -360,13 +356,7 @@ pub(crate) fn meta_debug(core: &mut ProxyCore, now: Instant, id: ClientId, key: 
                 ..Draft::line(id, way, key, Intent::Look)
             };
             ask_new(core, now, &draft, |out, _| {
-                let line = ask::meta_debug(out, key.sent);
-                if key.sent.base64 {
-                    line.flag(b'b')
-                } else {
-                    line
-                }
-                .end();
+                announced(ask::meta_debug(out, key.sent), key.sent).end();
             });
         },
     );

@@ -91,16 +91,20 @@ pub(crate) fn fail(core: &mut ProxyCore, question: Question, failure: &Failure) 
     }
 }
 
+/// The application of an operation has its answer: what it asked next may go on.
+pub(crate) fn told(core: &mut ProxyCore, id: OperationId) {
+    let held_back = core.operations.told(id);
+    if let Some(client) = held_back.and_then(|client| core.clients.get_mut(client)) {
+        client.parked -= 1;
+    }
+}
+
 /// Whatever an operation was about to do for a request, it is over: the application gets a failure. What it asked next goes on.
 fn end_operation(core: &mut ProxyCore, tag: &Tag) {
     let Some(id) = core.operations.of_slot(tag.client, tag.slot) else {
         return;
     };
-    if core.operations.told(id)
-        && let Some(client) = core.clients.get_mut(tag.client)
-    {
-        client.parked -= 1;
-    }
+    told(core, id);
     let operation = core.operations.get(id);
     if operation.is_some_and(|operation| operation.machine.asks_own()) {
         core.operations.remove(id);

@@ -19,12 +19,13 @@ use crate::show;
 use crate::show::Unfit;
 use crate::stats::counters::ProxyStats;
 use crate::under_way::again::{ask_at, renew_ticket};
-use crate::under_way::fail::{fail, forget_ticket};
+use crate::under_way::fail::{fail, forget_ticket, told};
 use crate::under_way::release::release;
 use crate::warm::{
     Words, fetched, heard_of_own, heard_of_step, is_marked, shown_as, wish_of, wish_of_read,
 };
 use crate::worker::ProxyCore;
+use core::time::Duration;
 use evenkeel_protocol::{KeyScratch, MetaStatus, Reply, Request, StoreMode, text};
 use evenkeel_schemes::warm::{Command, Heard, NO_UNIQUE, Next, Shown, Warming};
 use evenkeel_types::{Instant, KeyHash};
@@ -210,9 +211,8 @@ fn begin(
     holds_back: bool,
 ) {
     let tag = question.tag;
-    let pool = core.pools.get(tag.pool);
-    let former = pool.and_then(|pool| Some((pool.former?, pool.settings.request_timeout)));
-    let Some((former, patience)) = former else {
+    let former = core.pools.get(tag.pool).and_then(|pool| pool.former);
+    let Some(former) = former else {
         // A new configuration has no former pool any more.
         let (target, _) = place(core, tag.pool, key);
         return ask_at(core, now, question, target);
@@ -223,6 +223,7 @@ fn begin(
     }
     let is_listed = core.pools.get(tag.pool).is_some_and(Pool::is_plain);
     let home = asked_at.filter(|_| is_listed).map(|at| (core.era, at));
+    let give_up = deadline(core, now, tag.pool);
     let id = core.operations.insert(Operation {
         machine,
         question,
@@ -235,7 +236,7 @@ fn begin(
         was_at_former: false,
         fetched: None,
         learnt_on: None,
-        give_up: now + patience,
+        give_up,
         failure: None,
     });
     if let Some(client) = core.clients.get_mut(tag.client) {
@@ -356,11 +357,7 @@ fn ask_command(
     };
     let mut bytes = Vec::with_capacity(words.len_max());
     let behind = words.compose(command, &mut bytes);
-    let timeout = core
-        .pools
-        .get(pool)
-        .map(|pool| pool.settings.request_timeout);
-    let give_up = now + timeout.unwrap_or_default();
+    let give_up = deadline(core, now, pool);
     let step = Tag {
         hash: KeyHash::of(&operation.key),
         is_read: matches!(command, Command::Look | Command::Fetch),
@@ -393,9 +390,7 @@ fn ask_own(
         bytes: operation.question.bytes.clone(),
         progress: Progress::Nothing,
     };
-    let pool = core.pools.get(question.tag.pool);
-    let timeout = pool.map(|pool| pool.settings.request_timeout);
-    question.tag.give_up = now + timeout.unwrap_or_default();
+    question.tag.give_up = deadline(core, now, question.tag.pool);
     question.tag.retries = 0;
     question.tag.is_bound = condition.is_some();
     if let Some(unique) = condition {
@@ -407,6 +402,12 @@ fn ask_own(
     }
     ask_at(core, now, question, target);
     release(core, now, tag.client);
+}
+
+/// When a request to a pool is given up that is asked now.
+fn deadline(core: &ProxyCore, now: Instant, pool: PoolId) -> Instant {
+    let pool = core.pools.get(pool);
+    now + pool.map_or(Duration::ZERO, |pool| pool.settings.request_timeout)
 }
 
 /// Adds the condition to a request, in front of our own flags or at the end of its line.
@@ -489,19 +490,6 @@ fn show_to_application(core: &mut ProxyCore, now: Instant, id: OperationId, show
     }
     told(core, id);
     release(core, now, tag.client);
-}
-
-/// The application has its answer: what it asked next may go on.
-fn told(core: &mut ProxyCore, id: OperationId) {
-    let client = core
-        .operations
-        .get(id)
-        .map(|operation| operation.question.tag.client);
-    if core.operations.told(id)
-        && let Some(client) = client.and_then(|client| core.clients.get_mut(client))
-    {
-        client.parked -= 1;
-    }
 }
 
 /// The application has its answer, and nothing is left to do.

@@ -76,24 +76,37 @@ enum Doing {
     ClearLate(Told),
 }
 
+/// A command that is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Running {
+    kind: Kind,
+    phase: Phase,
+    machine: Option<Warming>,
+    doing: Doing,
+    fetched: Option<u8>,
+    /// In which life of the server it has learnt a unique.
+    life: u8,
+    /// The application has its answer.
+    told: bool,
+    /// Another was under way at some time.
+    beside: bool,
+    clears_late: bool,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Op {
     Idle,
-    Running {
-        kind: Kind,
-        phase: Phase,
-        machine: Option<Warming>,
-        doing: Doing,
-        fetched: Option<u8>,
-        /// In which life of the server it has learnt a unique.
-        life: u8,
-        /// The application has its answer.
-        told: bool,
-        /// Another was under way at some time.
-        beside: bool,
-        clears_late: bool,
-    },
+    Running(Running),
     Over,
+}
+
+impl Op {
+    fn running(&self) -> Option<&Running> {
+        match self {
+            Op::Running(running) => Some(running),
+            Op::Idle | Op::Over => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -130,7 +143,7 @@ impl World {
 
     /// Whether something may be lost, and whether a command may miss what is there.
     fn may(&self, op: usize, scope: &Scope) -> (bool, bool) {
-        let beside = matches!(self.ops[op], Op::Running { beside: true, .. });
+        let beside = self.ops[op].running().is_some_and(|op| op.beside);
         let was_lost = self.evictions < scope.evictions || self.restarts < scope.restarts;
         let may_lose = !scope.strict || was_lost;
         (may_lose, may_lose || beside)
@@ -144,11 +157,10 @@ impl World {
             Kind::Incr => Some(Wish::Change),
             Kind::Touch => Some(Wish::Touch),
         };
-        let running = |op: &Op| matches!(op, Op::Running { .. });
-        let others = self.ops.iter().any(running);
+        let others = self.ops.iter().any(|op| op.running().is_some());
         for op in &mut self.ops {
-            if let Op::Running { beside, .. } = op {
-                *beside = true;
+            if let Op::Running(running) = op {
+                running.beside = true;
             }
         }
         let fills = phase == Phase::Warmed;
@@ -162,7 +174,7 @@ impl World {
             }
         };
         self.register.begin(op, kind);
-        self.ops[op] = Op::Running {
+        self.ops[op] = Op::Running(Running {
             kind,
             phase,
             machine,
@@ -172,38 +184,30 @@ impl World {
             told: false,
             beside: others,
             clears_late: false,
-        };
+        });
         self.skip_clearing(op, fault);
     }
 
     /// By some faults a command that is to delete at the former place does not, or not yet.
     fn skip_clearing(&mut self, at: usize, fault: Option<Fault>) {
-        let Op::Running {
-            kind,
-            machine: Some(machine),
-            doing,
-            clears_late,
-            ..
-        } = &mut self.ops[at]
-        else {
-            return;
-        };
-        if *doing != Doing::Step(Command::Clear) {
+        let running = self.at(at);
+        if running.doing != Doing::Step(Command::Clear) {
             return;
         }
         match fault {
-            Some(Fault::FormerIsClearedAfterwards) => *clears_late = true,
-            Some(Fault::ChangesDoNotClear) if *kind == Kind::Incr => {}
+            Some(Fault::FormerIsClearedAfterwards) => running.clears_late = true,
+            Some(Fault::ChangesDoNotClear) if running.kind == Kind::Incr => {}
             _ => return,
         }
+        let machine = running.machine.as_mut().expect("it takes steps");
         let next = machine.hear(Heard::Done(0));
-        *doing = Doing::Step(next.ask.expect("its own command or a removal"));
+        running.doing = Doing::Step(next.ask.expect("its own command or a removal"));
     }
 
     /// A running command's next request is carried out, and its answer taken. False if what is told is wrong.
     fn step(&mut self, at: usize, scope: &Scope) -> bool {
         let fault = scope.fault;
-        let Op::Running {
+        let Running {
             kind,
             phase,
             doing,
@@ -211,10 +215,7 @@ impl World {
             life,
             machine,
             ..
-        } = self.ops[at].clone()
-        else {
-            unreachable!("only running ones are stepped");
-        };
+        } = self.at(at).clone();
         let command = match doing {
             Doing::AtFormer => {
                 let (told, value) = effect(kind, at, self.servers.former);
@@ -244,19 +245,10 @@ impl World {
                     .servers
                     .former
                     .filter(|_| fault == Some(Fault::FetchesBeforePlacing));
-                self.set(at, |op| {
-                    if let Op::Running {
-                        machine: its,
-                        doing,
-                        fetched,
-                        ..
-                    } = op
-                    {
-                        *its = Some(machine);
-                        *doing = Doing::Step(command);
-                        *fetched = early;
-                    }
-                });
+                let running = self.at(at);
+                running.machine = Some(machine);
+                running.doing = Doing::Step(command);
+                running.fetched = early;
                 return true;
             }
             Doing::ClearLate(told) => {
@@ -292,27 +284,22 @@ impl World {
             (Command::Look, _) | (_, Heard::Done(_)) if !command.is_of_former()
         );
         let present = self.life;
-        self.set(at, |op| {
-            if let Op::Running {
-                machine: its,
-                fetched,
-                life,
-                ..
-            } = op
-            {
-                *its = Some(machine);
-                *fetched = value;
-                if learns {
-                    *life = present;
-                }
-            }
-        });
+        let running = self.at(at);
+        running.machine = Some(machine);
+        running.fetched = value;
+        if learns {
+            running.life = present;
+        }
         let shown = next.show.take();
         self.go_on(at, shown, next, told, scope)
     }
 
-    fn set(&mut self, at: usize, change: impl FnOnce(&mut Op)) {
-        change(&mut self.ops[at]);
+    /// A command that is under way.
+    fn at(&mut self, at: usize) -> &mut Running {
+        match &mut self.ops[at] {
+            Op::Running(running) => running,
+            Op::Idle | Op::Over => unreachable!("it is under way"),
+        }
     }
 
     /// Tells the application, and asks what is next.
@@ -324,17 +311,10 @@ impl World {
         told: Option<Told>,
         scope: &Scope,
     ) -> bool {
-        let Op::Running {
-            fetched,
-            clears_late,
-            told: was_told,
-            ..
-        } = self.ops[at].clone()
-        else {
-            unreachable!("it is running");
-        };
+        let running = self.at(at);
+        let (fetched, clears_late) = (running.fetched, running.clears_late);
         if let Some(shown) = shown {
-            assert!(!was_told, "told twice");
+            assert!(!running.told, "told twice");
             let told = match shown {
                 Shown::Fetched(_) => Told::Value(fetched.expect("something was fetched")),
                 Shown::Miss => Told::Nothing,
@@ -342,31 +322,19 @@ impl World {
                 Shown::Busy | Shown::Failed | Shown::FormerFailed => Told::Unknown,
             };
             if shown == Shown::Own && clears_late {
-                self.set(at, |op| {
-                    if let Op::Running { doing, .. } = op {
-                        *doing = Doing::ClearLate(told);
-                    }
-                });
+                running.doing = Doing::ClearLate(told);
                 return true;
             }
             let may = self.may(at, scope);
             if !self.register.tell(at, told, may) {
                 return false;
             }
-            self.set(at, |op| {
-                if let Op::Running { told, .. } = op {
-                    *told = true;
-                }
-            });
+            self.at(at).told = true;
         }
         match next.ask {
             None => self.ops[at] = Op::Over,
             Some(command) => {
-                self.set(at, |op| {
-                    if let Op::Running { doing, .. } = op {
-                        *doing = Doing::Step(command);
-                    }
-                });
+                self.at(at).doing = Doing::Step(command);
                 self.skip_clearing(at, scope.fault);
             }
         }
@@ -381,33 +349,20 @@ impl World {
 
     /// A running command's request is given up: nobody knows what becomes of it. False if what is told is wrong.
     fn give_up(&mut self, at: usize, scope: &Scope) -> bool {
-        let Op::Running {
-            doing,
-            fetched,
-            life,
-            machine,
-            ..
-        } = self.ops[at].clone()
-        else {
-            unreachable!("only running ones are given up");
-        };
-        match (doing, machine) {
+        let running = self.at(at).clone();
+        match (running.doing, running.machine) {
             (Doing::AtFormer, _) => {
                 self.late_at_former.push(at);
                 self.end(at, Told::Unknown, scope)
             }
             (Doing::Step(command), Some(mut machine)) => {
-                self.late.push((command, at, life, fetched));
+                self.late.push((command, at, running.life, running.fetched));
                 // An application's own command that is lost is not the machine's business any more.
                 if matches!(command, Command::Own(_)) {
                     return self.end(at, Told::Unknown, scope);
                 }
                 let next = machine.hear(Heard::Failed);
-                self.set(at, |op| {
-                    if let Op::Running { machine: its, .. } = op {
-                        *its = Some(machine);
-                    }
-                });
+                self.at(at).machine = Some(machine);
                 self.go_on(at, next.show, next, None, scope)
             }
             _ => self.end(at, Told::Unknown, scope),
@@ -421,13 +376,10 @@ impl World {
         self.life += 1;
         self.late.retain(|(command, ..)| command.is_of_former());
         for at in 0..OPS {
-            let is_here = match &self.ops[at] {
-                Op::Running {
-                    doing: Doing::Step(command),
-                    ..
-                } => !command.is_of_former(),
-                Op::Running { doing, .. } => *doing == Doing::FirstRead,
-                _ => false,
+            let is_here = match self.ops[at].running().map(|running| &running.doing) {
+                Some(Doing::Step(command)) => !command.is_of_former(),
+                Some(doing) => *doing == Doing::FirstRead,
+                None => false,
             };
             // By the fault it is asked again as if nothing had been.
             if is_here && scope.fault != Some(Fault::GoesOnAfterRestart) {
@@ -467,7 +419,7 @@ impl World {
         if self.phase == scope.phases.1 {
             return None;
         }
-        let is_awaited = |op: &Op| matches!(op, Op::Running { phase, .. } if *phase < self.phase);
+        let is_awaited = |op: &Op| op.running().is_some_and(|op| op.phase < self.phase);
         let waits =
             self.ops.iter().any(is_awaited) && scope.fault != Some(Fault::CommandsAreNotAwaited);
         let mut next = Phase::at(self.phase as usize + 1);
@@ -526,7 +478,7 @@ impl World {
             });
         }
         for (at, op) in self.ops.iter().enumerate() {
-            let Op::Running { kind, doing, .. } = op else {
+            let Some(Running { kind, doing, .. }) = op.running() else {
                 continue;
             };
             push(format!("{at} {kind:?} {doing:?}"), &|world| {

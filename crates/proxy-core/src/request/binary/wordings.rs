@@ -1,5 +1,6 @@
 //! Each command of the binary protocol in the words of servers.
 
+use crate::composed::announced;
 use crate::draft::{Draft, Intent, Tells};
 use crate::failure::NO_META;
 use crate::ids::ClientId;
@@ -55,7 +56,7 @@ pub(crate) fn read_in_meta(
     };
     let draft = draft(id, way, key, intent, echo);
     ask_new(core, now, &draft, |out, route| {
-        let line = begin(ask::meta_get(out, key.sent), key);
+        let line = announced(ask::meta_get(out, key.sent), key.sent);
         let line = line.flag(b'v').flag(b'f').flag(b'c');
         let line = unaware_of_recaching(line, way);
         let line = match exptime {
@@ -215,7 +216,7 @@ fn delete_in_binary(
         };
         ask_new(core, now, &draft, |out, route| {
             if as_meta {
-                let line = begin(ask::meta_delete(out, key.sent), key);
+                let line = announced(ask::meta_delete(out, key.sent), key.sent);
                 compare(line, cas).raw(route).end();
             } else {
                 ask::delete(out, key.stored, false);
@@ -245,7 +246,7 @@ fn touch_in_binary(
             if as_classic {
                 return ask::touch(out, key.stored, exptime, false);
             }
-            let line = begin(ask::meta_get(out, key.sent), key);
+            let line = announced(ask::meta_get(out, key.sent), key.sent);
             let line = unaware_of_recaching(line.flag(b'f').flag(b'c'), way);
             line.number(b'T', exptime).raw(route).end();
         });
@@ -281,7 +282,7 @@ fn arithmetic_in_binary(core: &mut ProxyCore, now: Instant, id: ClientId, reques
             if as_classic {
                 return ask::arithmetic(out, key.stored, delta, direction, false);
             }
-            let line = begin(ask::meta_arithmetic(out, key.sent), key);
+            let line = announced(ask::meta_arithmetic(out, key.sent), key.sent);
             let mode: &[u8] = match direction {
                 Direction::Incr => b"I",
                 Direction::Decr => b"D",
@@ -353,14 +354,6 @@ fn draft<'k>(id: ClientId, way: &WayTo, key: WayKey<'k>, intent: Intent, echo: E
     }
 }
 
-/// A key in base64 is announced first, so that it is found again (`show/binary.rs`).
-pub(crate) fn begin<'o>(line: MetaLine<'o>, key: WayKey<'_>) -> MetaLine<'o> {
-    match key.sent.base64 {
-        true => line.flag(b'b'),
-        false => line,
-    }
-}
-
 fn compare(line: MetaLine<'_>, cas: u64) -> MetaLine<'_> {
     match cas {
         0 => line,
@@ -375,7 +368,7 @@ fn store_in_meta(
     exptime: i64,
     route: &[u8],
 ) {
-    let line = begin(ask::meta_set(out, key.sent, store.value.len()), key).flag(b'c');
+    let line = announced(ask::meta_set(out, key.sent, store.value.len()), key.sent).flag(b'c');
     let line = match store.mode {
         StoreMode::Append => line.token(b'M', b"A"),
         StoreMode::Prepend => line.token(b'M', b"P"),
