@@ -13,10 +13,11 @@ use evenkeel_types::{BootId, CacheletId, Epoch, ServerId};
 use serde::{Deserialize, Serialize};
 
 use crate::hot_keys::HotKeysNews;
-use crate::limits::LOAD_RPS_MAX;
+use crate::limits::{FOLLOWED_POOLS_MAX, LOAD_RPS_MAX};
 use crate::loads::LoadNews;
 use crate::refusal::Refusal;
 use evenkeel_balance::share::Utilization;
+use evenkeel_schemes::stage::Step;
 
 /// What a member is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +84,9 @@ pub struct Heartbeat {
     /// A proxy: fingerprint of the file that it works by, and nothing of what stands in it. Absent without a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_hash: Option<String>,
+    /// A proxy: how far it is in the changes of the pools that it follows here. At most [`FOLLOWED_POOLS_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<FollowedPool>,
     /// A server: that its process was told to end, and serves until others have what it has.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub ending: bool,
@@ -138,6 +142,28 @@ pub enum MigrationState {
     Live,
 }
 
+/// How far a proxy is in the change of one pool; see [`change`](evenkeel_schemes::change).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FollowedPool {
+    /// The pool's name.
+    pub pool: String,
+    /// The newest step that it was told; absent before the first.
+    #[serde(default)]
+    pub told: Option<Step>,
+    /// The newest version before which nothing of its is under way. 0 for none.
+    #[serde(default)]
+    pub acknowledged: u64,
+}
+
+/// What a proxy is to work by in one pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolStep {
+    /// The pool's name.
+    pub pool: String,
+    /// The newest step.
+    pub step: Step,
+}
+
 /// A member's load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadReport {
@@ -173,6 +199,9 @@ pub struct HeartbeatAnswer {
     /// The part of its capacity that the cluster uses, where enough servers tell their loads.
     #[serde(default)]
     pub utilization: Option<Utilization>,
+    /// To a proxy: the steps of the pools that it [follows](Heartbeat::pools).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<PoolStep>,
     /// To a server that is [ending](Heartbeat::ending): that it need not wait any more.
     #[serde(default)]
     pub may_end: bool,
@@ -211,6 +240,13 @@ impl Heartbeat {
         } else if self.worker_ports.len() > WORKERS_MAX {
             let count = self.worker_ports.len();
             return Err(Refusal::BadWorkerCount { count });
+        }
+        if self.pools.len() > FOLLOWED_POOLS_MAX {
+            let count = self.pools.len();
+            return Err(Refusal::TooManyPools { count });
+        }
+        for followed in &self.pools {
+            check_name("pool", &followed.pool)?;
         }
         let count = self.migrations.len();
         if count > MIGRATIONS_MAX {

@@ -11,6 +11,9 @@ pub const JOINS_PER_MINUTE: usize = 32;
 /// Most proxies that are members at one time: one for each application process of a large site.
 pub const PROXIES_MAX: usize = 4096;
 
+/// Most pools whose changes one proxy follows at one coordinator, and most that a coordinator leads.
+pub const FOLLOWED_POOLS_MAX: usize = 64;
+
 /// Most workers of all servers together. Bounds the size of a map and what a heartbeat costs.
 pub const WORKERS_TOTAL_MAX: usize = 1 << 16;
 

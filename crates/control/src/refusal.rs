@@ -5,7 +5,9 @@ use core::fmt;
 use evenkeel_types::map::{MIGRATIONS_MAX, NAME_LEN_MAX, SERVERS_MAX, WORKERS_MAX};
 use evenkeel_types::{BootId, Epoch};
 
-use crate::limits::{JOINS_PER_MINUTE, LOAD_RPS_MAX, PROXIES_MAX, WORKERS_TOTAL_MAX};
+use crate::limits::{
+    FOLLOWED_POOLS_MAX, JOINS_PER_MINUTE, LOAD_RPS_MAX, PROXIES_MAX, WORKERS_TOTAL_MAX,
+};
 
 /// Why a heartbeat is refused. Nothing of a refused heartbeat is used, not even the sign of life.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -59,6 +61,18 @@ pub enum Refusal {
     TooManyMigrations {
         /// Reports in the heartbeat.
         count: usize,
+    },
+    /// More pools are followed than there may be.
+    #[error("{count} pools are followed, at most {FOLLOWED_POOLS_MAX} can be")]
+    TooManyPools {
+        /// Their number.
+        count: usize,
+    },
+    /// A proxy says of a pool's change what cannot be.
+    #[error("the proxy says of the change of pool {pool:?} what no coordinator has told it")]
+    ForeignStep {
+        /// The pool.
+        pool: String,
     },
     /// The member works by a map that this coordinator has not made yet.
     #[error("the newest map has epoch {newest}, the member claims to work by {claimed}")]
@@ -176,6 +190,10 @@ pub enum Reason {
     BadLoad,
     /// See [`Refusal::TooManyMigrations`].
     TooManyMigrations,
+    /// See [`Refusal::TooManyPools`].
+    TooManyPools,
+    /// See [`Refusal::ForeignStep`].
+    ForeignStep,
     /// See [`Refusal::FutureEpoch`].
     FutureEpoch,
     /// See [`Refusal::ForeignMap`].
@@ -204,13 +222,15 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in order.
-    pub const ALL: [Reason; 18] = [
+    pub const ALL: [Reason; 20] = [
         Reason::WrongCluster,
         Reason::BadName,
         Reason::BadPort,
         Reason::BadWorkerCount,
         Reason::BadLoad,
         Reason::TooManyMigrations,
+        Reason::TooManyPools,
+        Reason::ForeignStep,
         Reason::FutureEpoch,
         Reason::ForeignMap,
         Reason::DuplicateName,
@@ -234,6 +254,8 @@ impl Reason {
             Reason::BadWorkerCount => "bad_worker_count",
             Reason::BadLoad => "bad_load",
             Reason::TooManyMigrations => "too_many_migrations",
+            Reason::TooManyPools => "too_many_pools",
+            Reason::ForeignStep => "foreign_step",
             Reason::FutureEpoch => "future_epoch",
             Reason::ForeignMap => "foreign_map",
             Reason::DuplicateName => "duplicate_name",
@@ -266,6 +288,8 @@ impl Refusal {
             Refusal::BadWorkerCount { .. } => Reason::BadWorkerCount,
             Refusal::LoadCount { .. } | Refusal::BadLoad { .. } => Reason::BadLoad,
             Refusal::TooManyMigrations { .. } => Reason::TooManyMigrations,
+            Refusal::TooManyPools { .. } => Reason::TooManyPools,
+            Refusal::ForeignStep { .. } => Reason::ForeignStep,
             Refusal::FutureEpoch { .. } => Reason::FutureEpoch,
             Refusal::ForeignMap => Reason::ForeignMap,
             Refusal::DuplicateName { .. } => Reason::DuplicateName,
@@ -290,8 +314,10 @@ impl Refusal {
             | Reason::BadPort
             | Reason::BadWorkerCount
             | Reason::BadLoad
-            | Reason::TooManyMigrations => Fault::Invalid,
+            | Reason::TooManyMigrations
+            | Reason::TooManyPools => Fault::Invalid,
             Reason::WrongCluster
+            | Reason::ForeignStep
             | Reason::FutureEpoch
             | Reason::ForeignMap
             | Reason::DuplicateName

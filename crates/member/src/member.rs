@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use evenkeel_control::FollowedPool;
 use evenkeel_control::hot_keys::HotKeysNews;
 use evenkeel_types::{BootId, Epoch};
 
@@ -32,7 +33,7 @@ use evenkeel_coordinator_core::{
 use crate::pace::{Orders, Pace};
 
 /// Bounds on the interval that a coordinator may ask for.
-const INTERVAL_MIN: Duration = Duration::from_millis(10);
+const INTERVAL_MIN: Duration = Duration::from_millis(5);
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// Attempts in a row without an answer until the program is told; one lost answer is no news.
@@ -99,6 +100,8 @@ pub struct Report {
     pub ending: bool,
     /// A proxy: fingerprint of the file that it works by.
     pub config_hash: Option<String>,
+    /// A proxy: the pools whose changes it follows here.
+    pub pools: Vec<FollowedPool>,
 }
 
 /// Why a member cannot start.
@@ -280,6 +283,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
             leased,
             ending,
             config_hash,
+            pools,
         } = (self.report)();
         self.heartbeat.hot_keys = hot_keys;
         self.heartbeat.migrates = migrates;
@@ -288,6 +292,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         self.heartbeat.leased = leased;
         self.heartbeat.ending = ending;
         self.heartbeat.config_hash = config_hash;
+        self.heartbeat.pools = pools;
         self.heartbeat.epoch = epoch;
         self.heartbeat.load = load;
         self.heartbeat.told = self.view.epoch;
@@ -484,6 +489,7 @@ fn first_heartbeat(config: &MemberConfig) -> Heartbeat {
         leased: false,
         ending: false,
         config_hash: None,
+        pools: Vec::new(),
         leaves: false,
     }
 }

@@ -141,6 +141,7 @@ mod tests {
             balances: false,
             settings: Settings::default(),
             interval_ms: 500,
+            pools: Vec::new(),
             lease_ms: None,
         }
     }

@@ -168,6 +168,7 @@ fn join(
         migrations: Vec::new(),
         leased: false,
         ending: false,
+        pools: Vec::new(),
         config_hash: {
             let digest = works_by.lock().unwrap_or_else(PoisonError::into_inner);
             Some(digest.clone()).filter(|digest| !digest.is_empty())

@@ -14,11 +14,13 @@
     )
 )]
 
+pub mod change;
 pub mod mark;
 pub mod name;
 #[cfg(test)]
 mod page;
 mod scheme;
+pub mod stage;
 pub mod warm;
 
 pub use scheme::{Placement, Read, Replication, Scheme, Standing, Write};

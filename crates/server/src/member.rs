@@ -96,6 +96,7 @@ pub fn join(
         Report {
             leased: reporting_lease.needs_leases(),
             config_hash: None,
+            pools: Vec::new(),
             epoch: confirmed,
             load: LoadReport {
                 requests_per_second: reporting

@@ -202,6 +202,7 @@ impl CoordinatorCore {
             map: self.map.clone().filter(|_| heartbeat.epoch < self.epoch()),
             mean_worker_load: self.mean_load.value(),
             utilization: self.plans.utilization(),
+            pools: Vec::new(),
             may_end: heartbeat.ending && server_id.is_none_or(may_end),
             settings: self.settings,
             balances: self.plan_settings().mode == PlanMode::Automatic,

@@ -142,6 +142,7 @@ fn server(n: u16, workers: u16) -> Heartbeat {
         leased: false,
         ending: false,
         config_hash: None,
+        pools: Vec::new(),
         leaves: false,
     }
 }

@@ -130,6 +130,7 @@ impl Member {
                 asks_for_moves: false,
                 migrations: Vec::new(),
                 config_hash: None,
+                pools: Vec::new(),
             }
         };
         let on_event = move |event| {

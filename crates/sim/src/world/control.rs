@@ -95,6 +95,7 @@ impl World {
             leased: false,
             ending: false,
             config_hash: None,
+            pools: Vec::new(),
             leaves: false,
         };
         if let Some(server) = self.servers.get(host) {

@@ -356,6 +356,7 @@ impl Members {
             leased: false,
             ending: false,
             config_hash: None,
+            pools: Vec::new(),
             leaves: false,
         }
     }
