@@ -174,8 +174,10 @@ pub struct PoolSettings {
     pub hot_keys: PlainConfig,
     /// The pool of any memcached servers that holds what is not here yet.
     pub warm_from: Option<Arc<str>>,
-    /// Whether what is not here is still brought from there. Writes delete there in any case.
+    /// Whether what is not here is still brought from there. Writes delete there in any case. Says nothing where a coordinator leads.
     pub warm_fill: bool,
+    /// The coordinator that leads the pool's way from there, stage by stage, if one does.
+    pub follows: Option<MapSource>,
 }
 
 impl Default for PoolSettings {
@@ -194,6 +196,7 @@ impl Default for PoolSettings {
             hot_keys: PlainConfig::default(),
             warm_from: None,
             warm_fill: true,
+            follows: None,
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::ids::{BackendId, NOBODY, PoolId, RouteId};
 use crate::limits::LEAVING_LOOK;
 use crate::pipe::backend::{Backend, Peer};
 use crate::places::Places;
-use crate::pool::{EvenkeelPool, LeftServers, MemcachedPool, Pool, Servers, server_name};
+use crate::pool::{EvenkeelPool, Former, LeftServers, MemcachedPool, Pool, Servers, server_name};
 use crate::routes::way::{Tongue, Way};
 use crate::routes::{RenameId, Renames, RouteTarget};
 use crate::server_list::ServerList;
@@ -24,6 +24,7 @@ use crate::under_way::era::begin_era;
 use crate::under_way::log::take_over_log;
 use crate::worker::ProxyCore;
 use evenkeel_hotkeys::client::ClientLeases;
+use evenkeel_schemes::stage::{Stage, Step};
 use evenkeel_types::Instant;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -156,12 +157,34 @@ fn find_others(core: &mut ProxyCore, wanted: &PoolConfig) {
     };
     let former = wanted.settings.warm_from.as_deref();
     let former = former.and_then(named).map(|(id, _)| id);
-    let Some((id, _)) = named(&wanted.name) else {
+    let Some((id, before)) = named(&wanted.name) else {
         return;
     };
+    let before = before.former.filter(|before| Some(before.pool) == former);
+    let former = former.map(|former| former_of(wanted, former, before));
     if let Some(pool) = core.pools.get_mut(id) {
         pool.gutter = gutter;
         pool.former = former;
+    }
+}
+
+/// How far a pool is on its way from a former one: as its coordinator has told, or as its settings say.
+fn former_of(wanted: &PoolConfig, pool: PoolId, before: Option<Former>) -> Former {
+    if wanted.settings.follows.is_some() {
+        return Former {
+            pool,
+            step: before.and_then(|before| before.step),
+            acknowledged: before.map_or(0, |before| before.acknowledged),
+        };
+    }
+    let stage = match wanted.settings.warm_fill {
+        true => Stage::Warming,
+        false => Stage::Closing,
+    };
+    Former {
+        pool,
+        step: Some(Step { version: 0, stage }),
+        acknowledged: 0,
     }
 }
 

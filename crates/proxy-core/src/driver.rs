@@ -17,9 +17,11 @@ use crate::under_way::flush::go_on_with_flushes;
 use crate::under_way::operation::go_on_with_failed;
 use crate::under_way::retry::retry_parked;
 use crate::under_way::say::{forget_client, resume};
+use crate::under_way::stages::{set_step, settle_steps};
 use crate::worker::ProxyCore;
 use core::time::Duration;
 use evenkeel_protocol::auth::{Protocols, opening};
+use evenkeel_schemes::stage::Step;
 use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{Instant, UnixSeconds};
 use std::sync::Arc;
@@ -52,6 +54,20 @@ impl ProxyCore {
     /// ignored.
     pub fn set_map(&mut self, now: Instant, source: MapSource, map: &Arc<ClusterMap>) {
         set_map(self, now, source, map);
+    }
+
+    /// A coordinator has said how far a pool is on its way from its former servers, or, without a step, that it does not lead this proxy
+    /// any more. A step that is not newer, or that no pool follows, is ignored.
+    pub fn set_step(&mut self, now: Instant, source: MapSource, pool: &str, step: Option<Step>) {
+        set_step(self, now, source, pool, step);
+    }
+
+    /// A turn is over: acknowledges steps before which nothing is under way any more.
+    #[inline]
+    pub fn end_turn(&mut self) {
+        if self.pools.warms() {
+            settle_steps(self);
+        }
     }
 
     /// A turn of the event loop begins. All that follows happens at this time, as far as it is measured.

@@ -16,6 +16,7 @@ use crate::under_way::say::{say, say_bytes};
 use crate::worker::ProxyCore;
 use evenkeel_placement::renaming::shadows;
 use evenkeel_protocol::{KEY_LEN_MAX, text};
+use evenkeel_schemes::stage::Stage;
 use evenkeel_types::{Instant, KeyHash, ServerId};
 use serde::{Deserialize, Serialize};
 
@@ -99,8 +100,8 @@ pub struct FormerSeen {
     pub pool: String,
     /// The key's server there.
     pub home: Option<ServerSeen>,
-    /// Whether what is not here is still brought from there.
-    pub fills: bool,
+    /// How far the pool is on its way from there.
+    pub stage: Stage,
 }
 
 /// What a worker of a proxy knows of a key that has replicas.
@@ -326,7 +327,8 @@ fn destination(
 }
 
 fn former_seen(core: &ProxyCore, pool: &Pool, key: &[u8], running: bool) -> Option<FormerSeen> {
-    let former = core.pools.get(pool.former?)?;
+    let stage = pool.former?.stage();
+    let former = core.pools.get(pool.former?.pool)?;
     let home = match &former.servers {
         Servers::Memcached(servers) => server_seen(core, servers.home(key), running),
         Servers::Evenkeel(_) => None,
@@ -334,7 +336,7 @@ fn former_seen(core: &ProxyCore, pool: &Pool, key: &[u8], running: bool) -> Opti
     Some(FormerSeen {
         pool: former.name.to_string(),
         home,
-        fills: pool.settings.warm_fill,
+        stage,
     })
 }
 

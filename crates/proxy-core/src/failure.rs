@@ -29,6 +29,8 @@ pub(crate) enum Failure {
     BehindReads,
     /// Too many requests are parked.
     TooManyParked,
+    /// Its pool asked nobody for too long, since it is about to change its servers.
+    Quiesced,
     /// The former pool, which its own is warmed from, could not be asked.
     Former,
     /// Its steps took longer than a request may.
@@ -75,6 +77,7 @@ impl Failure {
             | Failure::Moving
             | Failure::BehindReads
             | Failure::TooManyParked
+            | Failure::Quiesced
             | Failure::Former
             | Failure::ManySteps
             | Failure::Contended
@@ -101,6 +104,7 @@ impl fmt::Display for Failure {
             Failure::Moving => f.write_str("key is moving to another server"),
             Failure::BehindReads => f.write_str("requests before it were not answered in time"),
             Failure::TooManyParked => f.write_str("too many requests wait for moves and reads"),
+            Failure::Quiesced => f.write_str("the pool waits for its coordinator"),
             Failure::Former => f.write_str("former pool unavailable"),
             Failure::ManySteps => f.write_str("its steps took too long together"),
             Failure::Contended => f.write_str("busy: others keep changing this key"),
@@ -131,6 +135,9 @@ pub(crate) const MARK_FLAGS: &[u8] = b"CLIENT_ERROR client flags 1163283276 are 
 /// What a request is answered whose key pretends to be one of ours, in a pool that has such.
 pub(crate) const RESERVED_KEY: &[u8] =
     b"CLIENT_ERROR keys that begin with byte 0x01 are the proxy's\r\n";
+
+/// What `flush_all` is answered while a pool asks nobody.
+pub(crate) const QUIESCED: &[u8] = b"SERVER_ERROR the pool waits for its coordinator\r\n";
 
 /// `SERVER_ERROR` in the proxy's own words.
 fn server_error(words: core::fmt::Arguments<'_>) -> Vec<u8> {

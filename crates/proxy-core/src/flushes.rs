@@ -70,6 +70,11 @@ pub(crate) struct Flushes {
 }
 
 impl Flushes {
+    /// Whether none is under way.
+    pub fn is_empty(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
     /// A round begins, in which so many servers owe an answer, by these maps.
     pub fn begin_round(
         &mut self,

@@ -53,6 +53,8 @@ pub(crate) struct Operation {
     /// The key as it is stored.
     pub key: Box<[u8]>,
     pub former: PoolId,
+    /// By which version of its pool's step it was begun.
+    pub version: u64,
     /// Servers of lists that the key is at, here and at the former place, and in which era: finding them takes a hash of the key.
     pub homes: [Option<(u64, BackendId)>; 2],
     /// What is asked at present.
@@ -152,6 +154,13 @@ impl Operations {
         self.failed.pop()
     }
 
+    /// Whether any of a pool was begun by an earlier version of its step. O(operations).
+    pub fn began_before(&self, pool: PoolId, version: u64) -> bool {
+        let mut operations = self.slab.iter().map(|(_, operation)| operation);
+        let is_of = |operation: &Operation| operation.question.tag.pool == pool;
+        operations.any(|operation| is_of(operation) && operation.version < version)
+    }
+
     /// Whether any works with a pool. O(operations).
     pub fn use_pool(&self, pool: PoolId) -> bool {
         let mut operations = self.slab.iter().map(|(_, operation)| operation);
@@ -190,6 +199,7 @@ mod tests {
             holds_back: true,
             key: Box::default(),
             former: pool,
+            version: 0,
             homes: [None; 2],
             asked,
             was_at_former: false,

@@ -6,6 +6,7 @@ use crate::logged::LoggedRequest;
 use crate::stats::listing::StatsKind;
 use evenkeel_types::{Epoch, Instant};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Something for the driver to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,15 @@ pub enum Output {
         source: MapSource,
         /// Its epoch.
         epoch: Epoch,
+    },
+    /// Tell the coordinator that nothing is under way here any more which was begun before this version of a pool's step.
+    Acknowledged {
+        /// Whose step.
+        source: MapSource,
+        /// The pool.
+        pool: Arc<str>,
+        /// The step's number.
+        version: u64,
     },
     /// Add up the workers' counters and say [`ProxyCore::answer_stats`](crate::ProxyCore::answer_stats).
     Stats(StatsTicket),

@@ -175,7 +175,7 @@ pub(crate) fn heard_of_own(wish: Wish, is_bound: bool, reply: &Reply<'_>) -> Hea
     match (wish, meta.status) {
         (Wish::Change, MetaStatus::Exists) if is_bound => Heard::Refused,
         (Wish::Add, MetaStatus::NotStored) => Heard::Refused,
-        (Wish::Touch | Wish::ReadHere, _) if is_marked(meta) => {
+        (Wish::Touch | Wish::Read | Wish::ReadHere, _) if is_marked(meta) => {
             Heard::Mark(meta.flags.unsigned(b'c').unwrap_or(0))
         }
         _ => Heard::Done(0),
@@ -224,29 +224,24 @@ pub(crate) fn wish_of_read<'k>(
     question: &'k [u8],
     scratch: &'k mut KeyScratch,
 ) -> Option<(Wish, &'k [u8])> {
-    if let Show::Value { with_cas, .. } = show {
-        let wish = Wish::Read { unique: with_cas };
-        return Some((wish, show::key_of(question)));
+    if let Show::Value { .. } = show {
+        return Some((Wish::Read, show::key_of(question)));
     }
     let Some(Request::MetaGet(meta)) = parse_own(question) else {
         return None;
     };
     let mut letters = meta.flags.iter().map(|(letter, _)| letter);
     let wish = match show {
-        Show::Binary(_) => Wish::Read { unique: true },
+        Show::Binary(_) => Wish::Read,
         Show::Meta {
-            verb: Verb::Get,
-            unasked,
-            ..
-        } if letters.all(|letter| SHOWN_OF_FETCHED.contains(&letter)) => Wish::Read {
-            unique: meta.flags.has(b'c') && !unasked.cas,
-        },
+            verb: Verb::Get, ..
+        } if letters.all(|letter| SHOWN_OF_FETCHED.contains(&letter)) => Wish::Read,
         _ => Wish::ReadHere,
     };
     Some((wish, meta.key.decode(scratch)))
 }
 
-/// What the application gets of an item that was fetched, with the unique that it has here, or that there is none.
+/// What the application gets of an item that was fetched, with the unique that it has here, or without any.
 pub(crate) fn shown_as(
     (show, rename): (Show, Option<&Rename>),
     question: &[u8],

@@ -6,15 +6,16 @@
 //! - A fill puts a placeholder where nothing is, reads the former place, and puts the item in place of *that* placeholder, by its CAS
 //!   unique. Every write here changes the unique after it has deleted at the former place. So a fill that read before the delete stores
 //!   nothing, and one that read after it has found nothing.
-//! - Nobody stores at the former place any more. It can only lose, and what it has is the present item or nothing: an eviction here
-//!   uncovers nothing old.
+//! - Nobody stores at the former place any more, but for what was given up before and arrives late. So what it has is the present item or
+//!   nothing, and an eviction here uncovers nothing old, or it is a late store: that has happened when somebody has stored it here, and not
+//!   before. A read shows what it has stored, never what it has only fetched.
 //! - A command that depends on what is there *resolves* first: it brings the item, or holds a placeholder where there is none. Then it
 //!   deletes at the former place, and is carried out here on condition that what it resolved is still there. Else it begins anew.
-//! - A placeholder is shown to nobody. A read that meets one reads the former place and stores nothing.
+//! - A placeholder is shown to nobody. A read that meets one is a miss.
 //!
-//! Who works by these rules can do so beside others who read the former place alone while nobody writes, and beside others who do not
-//! fill any more ([`Warming::of_write`] without fills, a read that misses is a miss); and those beside others who know this place alone.
-//! That is the order in which a pool begins and ends to be warmed: no two of them that stand further apart go together.
+//! Who works by these rules can do so beside others who ask nobody, and beside others who do not fill any more ([`Warming::of_write`]
+//! without fills, a read that misses is a miss); and those beside others who know this place alone. That is the order of the
+//! [stages](crate::stage::Stage).
 //!
 //! The search in `tests/warm/` goes through all interleavings of a few commands, with evictions, restarts and lost requests, and shows
 //! for each rule what goes wrong without it.
@@ -22,18 +23,14 @@
 /// Times that a command begins anew, because others changed what it had resolved, before it is given up as busy.
 pub const TRIES_MAX: u8 = 8;
 
-/// What is shown as an item's CAS unique where it has none here, and what a command is bound to that is to meet nothing: no server gives
-/// it, so that no compare-and-swap fits.
+/// What a command is bound to that is to meet nothing: no server gives it, so that no compare-and-swap fits.
 pub const NO_UNIQUE: u64 = u64::MAX;
 
 /// What a command wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wish {
-    /// To read; what the former place has can be shown as it is.
-    Read {
-        /// The unique is shown, too: that of what is here.
-        unique: bool,
-    },
+    /// To read what can be told of an item that was brought.
+    Read,
     /// To read what only this place can tell.
     ReadHere,
     /// To set or delete whatever is there.
@@ -87,8 +84,8 @@ pub enum Heard {
 /// What the application is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shown {
-    /// What was fetched, with this unique.
-    Fetched(u64),
+    /// What was fetched and stored, with this unique.
+    Stored(u64),
     /// That nothing is there.
     Miss,
     /// What its own command was answered.
@@ -128,8 +125,8 @@ enum Found {
 enum At {
     Looking,
     Placing,
-    /// With the unique of our placeholder, where there is one.
-    Fetching(Option<u64>),
+    /// With the unique of our placeholder.
+    Fetching(u64),
     Storing,
     Clearing(Found),
     /// A placeholder is removed; then the own command is asked.
@@ -151,25 +148,21 @@ pub struct Warming {
 }
 
 impl Warming {
-    /// A read that has found nothing here, or a mark.
-    pub fn of_read(wish: Wish, found_mark: bool) -> (Self, Command) {
-        debug_assert!(matches!(wish, Wish::Read { .. } | Wish::ReadHere));
-        let (at, command) = match found_mark {
-            true => (At::Fetching(None), Command::Fetch),
-            false => (At::Placing, Command::Place),
-        };
+    /// A read that has found nothing here.
+    pub fn of_read(wish: Wish) -> (Self, Command) {
+        debug_assert!(matches!(wish, Wish::Read | Wish::ReadHere));
         let warming = Warming {
             wish,
             fills: true,
-            at,
+            at: At::Placing,
             tries: 0,
         };
-        (warming, command)
+        (warming, Command::Place)
     }
 
     /// A command that may change something, before it is asked. Without `fills` what is not here is nowhere.
     pub fn of_write(wish: Wish, fills: bool) -> (Self, Command) {
-        debug_assert!(!matches!(wish, Wish::Read { .. } | Wish::ReadHere));
+        debug_assert!(!matches!(wish, Wish::Read | Wish::ReadHere));
         let (at, command) = match wish {
             Wish::Overwrite => (At::Clearing(Found::Whatever), Command::Clear),
             _ => (At::Looking, Command::Look),
@@ -196,7 +189,7 @@ impl Warming {
     /// What was asked last has come to this: all transitions.
     pub fn hear(&mut self, heard: Heard) -> Next {
         use Heard::{Done, Failed, Item, Mark, Nothing, Refused};
-        let reads = matches!(self.wish, Wish::Read { .. });
+        let reads = self.wish == Wish::Read;
         let is_read = reads || self.wish == Wish::ReadHere;
         match (self.at, heard) {
             (At::Looking, Item(unique)) => self.clear(Found::Item(unique)),
@@ -205,35 +198,26 @@ impl Warming {
             (At::Looking, Nothing) => self.clear(Found::Nothing),
 
             (At::Placing, Done(unique)) if self.fills => {
-                self.ask(At::Fetching(Some(unique)), Command::Fetch)
+                self.ask(At::Fetching(unique), Command::Fetch)
             }
             (At::Placing, Done(unique)) => self.clear(Found::Placeholder(unique)),
+            (At::Placing, Failed) if reads => self.end(Shown::Miss),
             // Somebody else is there, or nothing of ours can be.
-            (At::Placing, _) if is_read => self.ask(At::Fetching(None), Command::Fetch),
+            (At::Placing, _) if is_read => self.ask_own(Found::Whatever),
             (At::Placing, Refused | Nothing) => self.begin_anew(),
 
-            (At::Fetching(Some(placed)), Item(_)) => {
-                let shows = self.wish == Wish::Read { unique: false };
-                let at = if shows { At::Shown } else { At::Storing };
-                Next {
-                    show: shows.then_some(Shown::Fetched(NO_UNIQUE)),
-                    ..self.ask(at, Command::Store(placed))
-                }
-            }
-            (At::Fetching(None), Item(_)) if reads => self.end(Shown::Fetched(NO_UNIQUE)),
-            (At::Fetching(Some(placed)), Nothing | Failed) if reads => {
+            (At::Fetching(placed), Item(_)) => self.ask(At::Storing, Command::Store(placed)),
+            (At::Fetching(placed), Nothing | Failed) if reads => {
                 self.end_removing(Shown::Miss, placed)
             }
-            (At::Fetching(None), Nothing | Failed) if reads => self.end(Shown::Miss),
-            (At::Fetching(None), _) => self.ask_own(Found::Whatever),
-            (At::Fetching(Some(placed)), Nothing) if is_read => {
+            (At::Fetching(placed), Nothing) if is_read => {
                 self.ask(At::Removing(placed), Command::Remove(placed))
             }
-            (At::Fetching(Some(placed)), Nothing) => self.clear(Found::Placeholder(placed)),
-            (At::Fetching(Some(placed)), _) => self.end_removing(Shown::FormerFailed, placed),
+            (At::Fetching(placed), Nothing) => self.clear(Found::Placeholder(placed)),
+            (At::Fetching(placed), _) => self.end_removing(Shown::FormerFailed, placed),
 
-            (At::Storing, Done(unique)) if reads => self.end(Shown::Fetched(unique)),
-            (At::Storing, _) if reads => self.end(Shown::Fetched(NO_UNIQUE)),
+            (At::Storing, Done(unique)) if reads => self.end(Shown::Stored(unique)),
+            (At::Storing, Failed) if reads => self.end(Shown::Miss),
             (At::Storing, _) if is_read => self.ask_own(Found::Whatever),
             (At::Storing, Done(unique)) => self.clear(Found::Item(unique)),
             (At::Storing, Refused | Nothing) => self.begin_anew(),

@@ -237,6 +237,11 @@ impl Backend {
         self.queue.requests().map(|request| request.tag.route)
     }
 
+    /// Whether a request is queued or awaited that may change something. O(requests).
+    pub fn awaits_writes(&self) -> bool {
+        self.queue.requests().any(|request| !request.tag.is_read)
+    }
+
     /// The requests of a client that are queued or awaited.
     pub fn questions_of(&self, client: ClientId) -> impl Iterator<Item = &[u8]> {
         self.queue.questions_of(client)

@@ -23,6 +23,7 @@ use core::time::Duration;
 use evenkeel_hotkeys::client::ClientLeases;
 use evenkeel_hotkeys::plain::{PlainHotKeys, PlainMode};
 use evenkeel_schemes::Scheme;
+use evenkeel_schemes::stage::{Stage, Step};
 use evenkeel_types::Epoch;
 use std::sync::Arc;
 
@@ -39,12 +40,35 @@ pub(crate) struct Pool {
     pub hot: Option<Box<PlainHotKeys>>,
     /// The pool that keys go to while their server is out of use, where that is another one.
     pub gutter: Option<PoolId>,
-    /// The pool that it is warmed from.
-    pub former: Option<PoolId>,
+    /// Whose place it takes, if it does.
+    pub former: Option<Former>,
     /// Servers that it has had.
     pub left: LeftServers,
     /// No longer configured: kept until nothing that was asked of it is under way.
     pub leaving: bool,
+}
+
+/// The pool whose place another one takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Former {
+    pub pool: PoolId,
+    /// How far that is; `None` until a coordinator has said so.
+    pub step: Option<Step>,
+    /// The newest version of a coordinator's before which nothing is under way here. 0 for none.
+    pub acknowledged: u64,
+}
+
+impl Former {
+    /// Where commands go. Nobody is asked before that is known.
+    #[inline]
+    pub fn stage(&self) -> Stage {
+        self.step.map_or(Stage::Quiesced, |step| step.stage)
+    }
+
+    /// Its number.
+    pub fn version(&self) -> u64 {
+        self.step.map_or(0, |step| step.version)
+    }
 }
 
 /// What the servers of a pool are.

@@ -5,12 +5,13 @@ use crate::failure::Failure;
 use crate::ids::{BackendId, PoolId};
 use crate::output::{Outbox, Output};
 use crate::pipe::in_flight::Tag;
-use crate::pool::{Pool, Servers};
+use crate::pool::{Former, Pool, Servers};
 use crate::routes::way::Way;
 use crate::slab::Slab;
 use crate::stats::process::PoolStats;
 use evenkeel_hotkeys::ages::Ages;
 use evenkeel_hotkeys::client::ReadTicket;
+use evenkeel_schemes::stage::Stage;
 use evenkeel_types::{Epoch, Instant, KeyHash};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ pub(crate) struct Pools {
     slab: Slab<Pool>,
     /// Whether hot keys of a pool of plain servers are looked for.
     watches: bool,
-    /// Whether a pool is warmed from another.
+    /// Whether a pool takes the place of another.
     warms: bool,
 }
 
@@ -66,10 +67,19 @@ impl Pools {
         self.watches
     }
 
-    /// Whether a pool is warmed from another one.
+    /// How far a pool is that takes the place of another one.
     #[inline]
-    pub fn is_warmed(&self, pool: PoolId) -> bool {
-        self.warms && self.get(pool).is_some_and(|pool| pool.former.is_some())
+    pub fn stage(&self, pool: PoolId) -> Option<Stage> {
+        if !self.warms {
+            return None;
+        }
+        let former = self.get(pool)?.former?;
+        Some(former.stage())
+    }
+
+    /// Whether commands that may change something take several steps.
+    pub fn takes_steps(&self, pool: PoolId) -> bool {
+        self.stage(pool).is_some_and(Stage::takes_steps)
     }
 
     /// Whether writes of a pool waited for reads because they take several steps, or did before it was configured anew.
@@ -78,27 +88,55 @@ impl Pools {
         pool.is_some_and(|pool| pool.former.is_some() || pool.is_plain())
     }
 
-    /// Whether any pool is warmed from another one.
+    /// Whether any pool takes the place of another one.
     #[inline]
     pub fn warms(&self) -> bool {
         self.warms
     }
 
-    /// The pools that these are warmed from.
+    /// The pools that these are warmed from, of those whose commands take several steps.
     pub fn former_of(&self, pools: &BTreeSet<PoolId>) -> BTreeSet<PoolId> {
         let found = pools.iter().filter_map(|&id| self.get(id)?.former);
-        found.collect()
+        let warmed = found.filter(|former| former.stage().takes_steps());
+        warmed.map(|former| former.pool).collect()
+    }
+
+    /// The pool whose servers are asked: the former one as long as it alone is.
+    pub fn asked_for(&self, pool: PoolId) -> PoolId {
+        let former = self.get(pool).and_then(|pool| pool.former);
+        let former = former.filter(|former| former.stage() == Stage::Former);
+        former.map_or(pool, |former| former.pool)
     }
 
     /// Whether what a pool does not have is brought from the one that it is warmed from.
     pub fn fills(&self, pool: PoolId) -> bool {
-        self.get(pool).is_some_and(|pool| pool.settings.warm_fill)
+        self.stage(pool).is_some_and(Stage::fills)
     }
 
-    /// Looks whether any pool is warmed from another.
+    /// Looks whether any pool takes the place of another.
     pub fn look_for_former_pools(&mut self) {
         let warms = self.iter().any(|(_, pool)| pool.former.is_some());
         self.warms = warms;
+    }
+
+    /// The pool of this name that a coordinator leads.
+    pub fn follower(&self, source: MapSource, name: &str) -> Option<PoolId> {
+        let mut pools = self.iter().filter(|(_, pool)| !pool.leaving);
+        let found =
+            pools.find(|(_, pool)| pool.settings.follows == Some(source) && *pool.name == *name);
+        found.map(|(id, _)| id)
+    }
+
+    /// Pools that have been told a step which is not acknowledged, and what it is.
+    pub fn unsettled(&self) -> Vec<(PoolId, Former)> {
+        if !self.warms {
+            return Vec::new();
+        }
+        let behind = |former: &Former| former.acknowledged < former.version();
+        let pools = self
+            .iter()
+            .filter_map(|(id, pool)| Some((id, pool.former?)));
+        pools.filter(|(_, former)| behind(former)).collect()
     }
 
     /// Looks whether any pool looks for hot keys.
@@ -183,14 +221,17 @@ impl Pools {
         }
     }
 
-    /// The pools that allow to be flushed and that some way takes writes to.
+    /// The pools that allow to be flushed and that some way takes writes to, or those whose servers are asked for them.
     pub fn to_flush(&self, ways: &[Way]) -> BTreeSet<PoolId> {
         let written = ways.iter().filter_map(Way::writes_to);
         let allows = |pool: &PoolId| {
             let pool = self.get(*pool);
             pool.is_some_and(|pool| pool.settings.allow_flush)
         };
-        written.filter(allows).collect()
+        written
+            .filter(allows)
+            .map(|pool| self.asked_for(pool))
+            .collect()
     }
 
     /// The servers that may hold a part of these pools.

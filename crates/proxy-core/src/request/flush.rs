@@ -1,6 +1,7 @@
 //! `flush_all`, as an application asks for it.
 
 use crate::client::{Slot, State};
+use crate::failure::QUIESCED;
 use crate::flushes::Flush;
 use crate::ids::{ClientId, PoolId};
 use crate::request::way::refuse;
@@ -9,6 +10,7 @@ use crate::under_way::flush::{NOTHING_TO_FLUSH, ROUNDS_OF_WARMED, flush_round};
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use evenkeel_protocol::text;
+use evenkeel_schemes::stage::Stage;
 use evenkeel_types::Instant;
 
 /// Asks every server of the pools that allow it and that some route takes writes to.
@@ -20,6 +22,10 @@ pub(crate) fn flush_all(
     show: Show,
 ) {
     let pools = core.pools.to_flush(core.routing.ways());
+    let is_quiesced = |pool: &PoolId| core.pools.stage(*pool) == Some(Stage::Quiesced);
+    if pools.iter().any(is_quiesced) {
+        return refuse(core, now, id, show, QUIESCED);
+    }
     if pools.is_empty() {
         return refuse(core, now, id, show, text::FLUSH_NOT_ALLOWED);
     }
@@ -30,7 +36,7 @@ pub(crate) fn flush_all(
     let of = |pool: &PoolId| core.pools.get(*pool);
     let patience = pools.iter().filter_map(of);
     let patience = patience.map(|pool| pool.settings.request_timeout).max();
-    let is_warmed = pools.iter().any(|pool| core.pools.is_warmed(*pool));
+    let is_warmed = pools.iter().any(|pool| core.pools.takes_steps(*pool));
     let holds_back = is_warmed || pools.iter().filter_map(of).any(|pool| !pool.is_plain());
     let rounds_left = if is_warmed { ROUNDS_OF_WARMED } else { 0 };
     let Some(client) = core.clients.get_mut(id) else {

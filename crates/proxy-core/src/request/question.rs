@@ -14,6 +14,7 @@ use crate::pool::sent::Sent;
 use crate::pool::{Pool, Servers};
 use crate::route_flags::RouteFlags;
 use crate::show::kinds::Show;
+use crate::under_way::by_stage::ask_by_stage;
 use crate::under_way::fail::fail;
 use crate::under_way::operation::begin_write;
 use crate::under_way::park::{await_owner, await_reads};
@@ -23,6 +24,7 @@ use crate::worker::ProxyCore;
 use evenkeel_hotkeys::client::{ReadTicket, Route, WriteTicket};
 use evenkeel_hotkeys::plain::NamePrefix;
 use evenkeel_protocol::LINE_LEN_MAX;
+use evenkeel_schemes::stage::Stage;
 use evenkeel_types::{Epoch, Instant, KeyHash};
 
 /// Where a new request goes.
@@ -48,6 +50,10 @@ pub(crate) fn ask_new(
     draft: &Draft<'_>,
     write: impl Fn(&mut Vec<u8>, &[u8]),
 ) {
+    let stage = core.pools.stage(draft.pool);
+    if stage.is_some_and(|stage| stage < Stage::Warming) {
+        return ask_early(core, now, draft, write);
+    }
     let Placed {
         hash,
         target,
@@ -89,7 +95,7 @@ pub(crate) fn ask_new(
         write: write_ticket,
         ..Tag::new(draft.client, draft.pool, slot, draft.ask, now)
     };
-    if core.pools.is_warmed(draft.pool) && takes_steps(draft) {
+    if stage.is_some_and(Stage::takes_steps) && takes_steps(draft) {
         let mut bytes = Vec::new();
         write(&mut bytes, flags.text());
         tag.flags = flags.place(bytes.len(), draft.behind_flags);
@@ -145,6 +151,46 @@ pub(crate) fn ask_new(
             release(core, now, draft.client);
         }
     }
+}
+
+/// Asks a new request of a pool whose own servers are not asked yet.
+#[cold]
+fn ask_early(
+    core: &mut ProxyCore,
+    now: Instant,
+    draft: &Draft<'_>,
+    write: impl Fn(&mut Vec<u8>, &[u8]),
+) {
+    let Some(client) = core.clients.get_mut(draft.client) else {
+        return;
+    };
+    let slot = client.push(Slot {
+        rename: draft.rename,
+        route: draft.route,
+        ..Slot::new(draft.show, State::Waiting)
+    });
+    let mut tag = Tag {
+        hash: KeyHash::of(draft.key),
+        is_read: !takes_steps(draft),
+        route: draft.route,
+        ..Tag::new(draft.client, draft.pool, slot, draft.ask, now)
+    };
+    // Servers of a cluster may be asked in the end, which are told by which map.
+    let is_plain = core.pools.get(draft.pool).is_some_and(Pool::is_plain);
+    let flags = match is_plain {
+        true => RouteFlags::default(),
+        false => RouteFlags::new(Epoch(0), false, 0),
+    };
+    let mut bytes = Vec::new();
+    write(&mut bytes, flags.text());
+    tag.flags = flags.place(bytes.len(), draft.behind_flags);
+    let question = Question {
+        tag,
+        bytes,
+        progress: Progress::Nothing,
+    };
+    ask_by_stage(core, now, question);
+    release(core, now, draft.client);
 }
 
 /// Whether a request takes several steps from the beginning in a pool that is warmed from another.

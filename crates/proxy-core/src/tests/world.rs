@@ -3,6 +3,7 @@
 use crate::*;
 use core::time::Duration;
 use evenkeel_placement::config::{PlacementConfig, Server as PoolServer};
+use evenkeel_schemes::stage::Step;
 use evenkeel_types::map::{ClusterMap, MapDocument, ServerEntry};
 use evenkeel_types::{BootId, CacheletId, Epoch, Instant, KeyHash, ServerId, WorkerRef};
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ pub struct World {
     backends: BTreeMap<u16, Server>,
     ports: BTreeMap<BackendId, u16>,
     pub wanted: Vec<Epoch>,
+    /// Versions that were acknowledged, since the last look.
+    pub acknowledged: Vec<u64>,
     config: ProxyConfig,
     pub stats_asked: Vec<StatsTicket>,
     /// What was logged.
@@ -83,6 +86,7 @@ impl World {
             backends: BTreeMap::new(),
             ports: BTreeMap::new(),
             wanted: Vec::new(),
+            acknowledged: Vec::new(),
             stats_asked: Vec::new(),
             logged: Vec::new(),
         }
@@ -350,7 +354,18 @@ impl World {
         self.core.client_wrote(id, bytes.len());
     }
 
+    pub fn set_step(&mut self, step: Option<Step>) {
+        self.core.set_step(self.now, SOURCE, "default", step);
+        self.pump();
+    }
+
     pub fn pump(&mut self) {
+        self.carry_out();
+        self.core.end_turn();
+        self.carry_out();
+    }
+
+    fn carry_out(&mut self) {
         while let Some(output) = self.core.poll_output() {
             match output {
                 Output::WriteClient(id) => self.write_client(id),
@@ -368,6 +383,7 @@ impl World {
                     server.sent.clear();
                 }
                 Output::WantMap { epoch, .. } => self.wanted.push(epoch),
+                Output::Acknowledged { version, .. } => self.acknowledged.push(version),
                 Output::Stats(ticket) => self.stats_asked.push(ticket),
                 Output::OwnAddress(ticket) => {
                     self.core

@@ -3,7 +3,9 @@
 //! Each file calls only what is below it:
 //!
 //! ```text
+//!   stages                       a pool changes its servers
 //!   retry, flush, lines          after a pause; in rounds; a line for each server
+//!   by_stage                     at former servers or the pool's own
 //!   operation                    in several steps
 //!   release                      what an application is shown, in the order asked
 //!   again                        the same once more, or at another place
@@ -13,6 +15,7 @@
 //! ```
 
 pub(crate) mod again;
+pub(crate) mod by_stage;
 pub(crate) mod catch_up;
 pub(crate) mod era;
 pub(crate) mod fail;
@@ -26,3 +29,4 @@ pub(crate) mod put;
 pub(crate) mod release;
 pub(crate) mod retry;
 pub(crate) mod say;
+pub(crate) mod stages;

@@ -7,14 +7,16 @@
 //! hold: a server that was started anew counts its uniques anew.
 
 use crate::client::{Answered, State};
+use crate::clients::Clients;
 use crate::composed::parse_own;
 use crate::failure::Failure;
 use crate::ids::{BackendId, PoolId, STEP};
-use crate::operations::{Operation, OperationId};
+use crate::operations::{Fetched, Operation, OperationId};
 use crate::pipe::backend::Backend;
 use crate::pipe::in_flight::{Ask, Progress, Question, Tag};
 use crate::pool::{Pool, Servers};
 use crate::route_flags::RouteFlags;
+use crate::routes::Renames;
 use crate::show;
 use crate::show::Unfit;
 use crate::stats::counters::ProxyStats;
@@ -165,7 +167,8 @@ fn read_answered(
     let is_mark = is_marked(meta);
     let is_miss = meta.status == MetaStatus::Miss && core.pools.fills(tag.pool);
     // A replica that has nothing is no miss: its home is asked.
-    if !core.pools.is_warmed(tag.pool) || !tag.is_read || !is_mark && (!is_miss || tag.is_replica) {
+    let is_plain_answer = !is_mark && (!is_miss || tag.is_replica);
+    if core.pools.stage(tag.pool).is_none() || !tag.is_read || is_plain_answer {
         return Own::Show;
     }
     let bytes = core.backends.get_mut(id).and_then(|backend| {
@@ -177,27 +180,25 @@ fn read_answered(
     let (Some(bytes), Some(show)) = (bytes, show) else {
         return Own::Show;
     };
+    forget_ticket(core, now, tag);
+    if is_mark {
+        core.counts.stats.placeholders_met += 1;
+        let (clients, renames) = (&mut core.clients, &core.routing.renames);
+        show_found(clients, renames, tag, &bytes, None);
+        return Own::Taken;
+    }
     let mut scratch = KeyScratch::default();
     let Some((wish, key)) = wish_of_read(show, &bytes, &mut scratch) else {
         return Own::Show;
     };
     let key: Box<[u8]> = key.into();
-    core.counts.stats.placeholders_met += u64::from(is_mark);
-    let (machine, command) = Warming::of_read(wish, is_mark);
-    forget_ticket(core, now, tag);
     let question = Question {
         tag: *tag,
         bytes,
         progress: Progress::Nothing,
     };
-    begin(
-        core,
-        now,
-        (machine, command),
-        question,
-        (&key, Some(id)),
-        false,
-    );
+    let begun = Warming::of_read(wish);
+    begin(core, now, begun, question, (&key, Some(id)), false);
     Own::Taken
 }
 
@@ -212,7 +213,7 @@ fn begin(
 ) {
     let tag = question.tag;
     let former = core.pools.get(tag.pool).and_then(|pool| pool.former);
-    let Some(former) = former else {
+    let Some(step) = former else {
         // A new configuration has no former pool any more.
         let (target, _) = place(core, tag.pool, key);
         return ask_at(core, now, question, target);
@@ -230,7 +231,8 @@ fn begin(
         is_told: false,
         holds_back,
         key: key.into(),
-        former,
+        former: step.pool,
+        version: step.version(),
         homes: [home, None],
         asked,
         was_at_former: false,
@@ -319,9 +321,6 @@ fn ask_command(
         true => operation.former,
         false => tag.pool,
     };
-    if command == Command::Fetch && !core.pools.fills(tag.pool) {
-        return Some(Heard::Nothing);
-    }
     let home = usize::from(command.is_of_former());
     let known = operation.homes[home].filter(|(era, _)| *era == core.era);
     let (target, flags) = match known {
@@ -428,7 +427,11 @@ fn bind(question: &mut Question, unique: u64) {
 }
 
 /// Where a key is, and what a request for it bears.
-fn place(core: &ProxyCore, pool: PoolId, key: &[u8]) -> (Result<BackendId, Failure>, RouteFlags) {
+pub(crate) fn place(
+    core: &ProxyCore,
+    pool: PoolId,
+    key: &[u8],
+) -> (Result<BackendId, Failure>, RouteFlags) {
     let none = RouteFlags::default();
     match core.pools.get(pool).map(|pool| &pool.servers) {
         None => (Err(Failure::Former), none),
@@ -454,7 +457,7 @@ fn show_to_application(core: &mut ProxyCore, now: Instant, id: OperationId, show
     };
     let tag = operation.question.tag;
     let failure = match shown {
-        Shown::Fetched(_) | Shown::Miss | Shown::Own => None,
+        Shown::Stored(_) | Shown::Miss | Shown::Own => None,
         Shown::Busy => Some(Failure::Contended),
         Shown::FormerFailed => Some(Failure::Former),
         Shown::Failed => Some(operation.failure.take().unwrap_or(Failure::ManySteps)),
@@ -469,17 +472,32 @@ fn show_to_application(core: &mut ProxyCore, now: Instant, id: OperationId, show
         fail(core, question, &failure);
         return release(core, now, tag.client);
     }
-    if let Some(client) = core.clients.get_mut(tag.client)
+    let unique = match shown {
+        Shown::Stored(unique) => Some(unique),
+        _ => None,
+    };
+    let fetched = operation.fetched.as_ref();
+    let found = fetched.and_then(|fetched| Some((fetched, unique?)));
+    core.counts.stats.former_hits += u64::from(found.is_some());
+    let (clients, renames) = (&mut core.clients, &core.routing.renames);
+    show_found(clients, renames, &tag, &operation.question.bytes, found);
+    told(core, id);
+    release(core, now, tag.client);
+}
+
+/// Tells the application what was found for its read, or that nothing was.
+fn show_found(
+    clients: &mut Clients,
+    renames: &Renames,
+    tag: &Tag,
+    question: &[u8],
+    found: Option<(&Fetched, u64)>,
+) {
+    if let Some(client) = clients.get_mut(tag.client)
         && let Some(slot) = client.slot(tag.slot)
     {
-        let (show, rename) = (slot.show, core.routing.renames.get(slot.rename));
-        let question = &operation.question.bytes;
-        let unique = match shown {
-            Shown::Fetched(unique) => operation.fetched.as_ref().map(|found| (found, unique)),
-            _ => None,
-        };
-        core.counts.stats.former_hits += u64::from(unique.is_some());
-        let (bytes, tally) = shown_as((show, rename), question, unique);
+        let (show, rename) = (slot.show, renames.get(slot.rename));
+        let (bytes, tally) = shown_as((show, rename), question, found);
         client.saw_answer(bytes.len());
         let answered = Answered {
             bytes,
@@ -488,8 +506,6 @@ fn show_to_application(core: &mut ProxyCore, now: Instant, id: OperationId, show
         };
         client.set_state(tag.slot, State::Done(answered));
     }
-    told(core, id);
-    release(core, now, tag.client);
 }
 
 /// The application has its answer, and nothing is left to do.

@@ -46,6 +46,11 @@ pub(crate) fn await_reads(core: &mut ProxyCore, now: Instant, mut question: Ques
     wait(core, now, question, Failure::BehindReads);
 }
 
+/// A request of a pool that asks nobody at present. It keeps the time at which it gives up.
+pub(crate) fn hold(core: &mut ProxyCore, now: Instant, question: Question) {
+    wait(core, now, question, Failure::Quiesced);
+}
+
 pub(crate) fn park(core: &mut ProxyCore, now: Instant, question: Question) {
     if now >= question.tag.give_up {
         return fail(core, question, &Failure::Moving);

@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 use crate::parked::Parked;
 use crate::under_way::again::{ask_again, renew_ticket};
+use crate::under_way::by_stage::ask_by_stage;
 use crate::under_way::fail::fail;
-use crate::under_way::operation::begin_write;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use evenkeel_types::Instant;
@@ -40,8 +40,10 @@ fn retry_first_parked(core: &mut ProxyCore, now: Instant) {
         question, reason, ..
     } = parked;
     if now < tag.give_up {
-        if reason == Failure::BehindReads && core.pools.has_former_or_list(tag.pool) {
-            begin_write(core, now, question);
+        let is_of_stage = reason == Failure::Quiesced
+            || reason == Failure::BehindReads && core.pools.has_former_or_list(tag.pool);
+        if is_of_stage {
+            ask_by_stage(core, now, question);
             return release(core, now, tag.client);
         }
         let home = core.pools.home(tag.pool, tag.hash);

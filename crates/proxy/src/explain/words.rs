@@ -1,6 +1,7 @@
 //! An explanation in words.
 
 use evenkeel_proxy_core::{Destination, Explanation, HotSeen, KeyWay, Placing, ServerSeen};
+use evenkeel_schemes::stage::Stage;
 use std::fmt::Write;
 
 /// Width of the names before what is said.
@@ -92,9 +93,14 @@ fn destination_words(out: &mut String, to: &Destination, running: bool) {
         row(out, "", &format!("and {} more", to.others_unlisted));
     }
     if let Some(former) = &to.former {
-        let what = match former.fills {
-            true => "what is not here is brought from there, and writes delete there first",
-            false => "writes delete there first",
+        let what = match former.stage {
+            Stage::Former => "asked instead; the pool's own servers are not asked yet",
+            Stage::Quiesced => "nobody is asked for a moment",
+            Stage::Warming => {
+                "what is not here is brought from there, and writes delete there first"
+            }
+            Stage::Closing => "writes delete there first",
+            Stage::Done => "not asked any more",
         };
         let home = former.home.as_ref().map(server_words);
         let place = home.unwrap_or_else(|| former.pool.clone());

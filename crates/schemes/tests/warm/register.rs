@@ -12,7 +12,6 @@ pub const INITIAL: u8 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     Get,
-    Gets,
     ReadHere,
     Set,
     Delete,
@@ -56,7 +55,7 @@ pub fn value_of(op: usize) -> u8 {
 pub fn effect(kind: Kind, op: usize, value: Option<u8>) -> (Told, Option<u8>) {
     let read = value.map_or(Told::Nothing, Told::Value);
     match (kind, value) {
-        (Kind::Get | Kind::Gets | Kind::ReadHere, _) => (read, value),
+        (Kind::Get | Kind::ReadHere, _) => (read, value),
         (Kind::Set, _) => (Told::Done, Some(value_of(op))),
         (Kind::Delete, _) => (Told::Done, None),
         (Kind::Add, None) => (Told::Done, Some(value_of(op))),

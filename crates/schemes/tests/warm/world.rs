@@ -1,7 +1,8 @@
-//! All that can happen to one key: commands begin and go on, servers evict and start anew, requests are given up, phases follow each other.
+//! All that can happen to one key: commands begin and go on, servers evict and start anew, requests are given up, stages follow each other.
 
 use super::register::{Kind, OPS, Register, Told, effect};
 use super::servers::Servers;
+use evenkeel_schemes::stage::Stage;
 use evenkeel_schemes::warm::{Command, Heard, Next, Shown, Warming, Wish};
 
 /// How much is searched.
@@ -13,8 +14,8 @@ pub struct Scope {
     pub restarts: u8,
     pub given_up: u8,
     pub strict: bool,
-    /// The first phase and the last.
-    pub phases: (Phase, Phase),
+    /// The first stage and the last.
+    pub stages: (Stage, Stage),
     pub fault: Option<Fault>,
 }
 
@@ -32,35 +33,13 @@ pub enum Fault {
     AddTakesPlaceholdersForItems,
     GoesOnAfterRestart,
     FetchesBeforePlacing,
-    WritesAreNotEnded,
-    FillsAreNotEnded,
-    TwoPhasesApart,
+    QuiescedIsLeftOut,
+    ReadsGoOnWhileQuiesced,
+    ShownBeforeStored,
+    PlaceholdersAreReadThrough,
+    ClosingIsLeftOut,
+    TwoStagesApart,
     CommandsAreNotAwaited,
-    LastStoresAreNotAwaited,
-}
-
-/// Who works how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Phase {
-    Former,
-    FormerReadOnly,
-    Warmed,
-    NotFilled,
-    Here,
-}
-
-impl Phase {
-    const ALL: [Phase; 5] = [
-        Phase::Former,
-        Phase::FormerReadOnly,
-        Phase::Warmed,
-        Phase::NotFilled,
-        Phase::Here,
-    ];
-
-    fn at(number: usize) -> Phase {
-        Phase::ALL[number]
-    }
 }
 
 /// What a running command waits for.
@@ -80,7 +59,7 @@ enum Doing {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Running {
     kind: Kind,
-    phase: Phase,
+    stage: Stage,
     machine: Option<Warming>,
     doing: Doing,
     fetched: Option<u8>,
@@ -111,7 +90,7 @@ impl Op {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
-    phase: Phase,
+    stage: Stage,
     servers: Servers,
     life: u8,
     ops: [Op; OPS],
@@ -128,7 +107,7 @@ pub struct World {
 impl World {
     pub fn new(scope: &Scope) -> Self {
         World {
-            phase: scope.phases.0,
+            stage: scope.stages.0,
             servers: Servers::new(),
             register: Register::new(),
             life: 0,
@@ -149,9 +128,9 @@ impl World {
         (may_lose, may_lose || beside)
     }
 
-    fn begin(&mut self, op: usize, kind: Kind, phase: Phase, fault: Option<Fault>) {
+    fn begin(&mut self, op: usize, kind: Kind, stage: Stage, fault: Option<Fault>) {
         let wish = match kind {
-            Kind::Get | Kind::Gets | Kind::ReadHere => None,
+            Kind::Get | Kind::ReadHere => None,
             Kind::Set | Kind::Delete => Some(Wish::Overwrite),
             Kind::Add => Some(Wish::Add),
             Kind::Incr => Some(Wish::Change),
@@ -163,20 +142,19 @@ impl World {
                 running.beside = true;
             }
         }
-        let fills = phase == Phase::Warmed;
-        let (machine, doing) = match (phase, wish) {
-            (Phase::Former | Phase::FormerReadOnly, _) => (None, Doing::AtFormer),
-            (Phase::Here, _) => (None, Doing::Here),
-            (_, None) => (None, Doing::FirstRead),
-            (_, Some(wish)) => {
-                let (machine, command) = Warming::of_write(wish, fills);
+        let (machine, doing) = match (stage, wish) {
+            (Stage::Former | Stage::Quiesced, _) => (None, Doing::AtFormer),
+            (_, Some(wish)) if stage.takes_steps() => {
+                let (machine, command) = Warming::of_write(wish, stage.fills());
                 (Some(machine), Doing::Step(command))
             }
+            (_, Some(_)) => (None, Doing::Here),
+            (_, None) => (None, Doing::FirstRead),
         };
         self.register.begin(op, kind);
         self.ops[op] = Op::Running(Running {
             kind,
-            phase,
+            stage,
             machine,
             doing,
             fetched: None,
@@ -209,7 +187,7 @@ impl World {
         let fault = scope.fault;
         let Running {
             kind,
-            phase,
+            stage,
             doing,
             fetched,
             life,
@@ -232,15 +210,19 @@ impl World {
                 if matches!(heard, Heard::Item(_)) || is_mark && fault == Some(Fault::MarkIsShown) {
                     return self.end(at, told, scope);
                 }
-                if phase == Phase::NotFilled {
+                if is_mark && fault == Some(Fault::PlaceholdersAreReadThrough) {
+                    self.at(at).doing = Doing::AtFormer;
+                    return true;
+                }
+                // Who fills no more does not begin to, whenever the command has begun.
+                if is_mark || !stage.fills() || self.stage > Stage::Closing {
                     return self.end(at, Told::Nothing, scope);
                 }
                 let wish = match kind {
-                    Kind::Get => Wish::Read { unique: false },
-                    Kind::Gets => Wish::Read { unique: true },
+                    Kind::Get => Wish::Read,
                     _ => Wish::ReadHere,
                 };
-                let (machine, command) = Warming::of_read(wish, is_mark);
+                let (machine, command) = Warming::of_read(wish);
                 let early = self
                     .servers
                     .former
@@ -290,7 +272,11 @@ impl World {
         if learns {
             running.life = present;
         }
-        let shown = next.show.take();
+        let mut shown = next.show.take();
+        let is_early = fault == Some(Fault::ShownBeforeStored) && kind == Kind::Get;
+        if is_early && command == Command::Fetch {
+            shown = shown.or(value.map(|_| Shown::Stored(0)));
+        }
         self.go_on(at, shown, next, told, scope)
     }
 
@@ -313,10 +299,11 @@ impl World {
     ) -> bool {
         let running = self.at(at);
         let (fetched, clears_late) = (running.fetched, running.clears_late);
-        if let Some(shown) = shown {
+        let was_early = scope.fault == Some(Fault::ShownBeforeStored) && running.told;
+        if let Some(shown) = shown.filter(|_| !was_early) {
             assert!(!running.told, "told twice");
             let told = match shown {
-                Shown::Fetched(_) => Told::Value(fetched.expect("something was fetched")),
+                Shown::Stored(_) => Told::Value(fetched.expect("something was fetched")),
                 Shown::Miss => Told::Nothing,
                 Shown::Own => told.expect("its own command was answered"),
                 Shown::Busy | Shown::Failed | Shown::FormerFailed => Told::Unknown,
@@ -393,50 +380,50 @@ impl World {
         true
     }
 
-    /// In which phases a command may begin.
-    fn phases_of_beginners(&self, scope: &Scope) -> Vec<Phase> {
+    /// In which stages a command may begin.
+    fn stages_of_beginners(&self, scope: &Scope) -> Vec<Stage> {
         let apart = match scope.fault {
-            Some(Fault::TwoPhasesApart) => 2,
+            Some(Fault::TwoStagesApart) => 2,
             _ => 1,
         };
-        let present = self.phase as usize;
-        let first = (scope.phases.0 as usize).max(present.saturating_sub(apart));
-        let is_left_out = |phase: &Phase| match scope.fault {
-            Some(Fault::WritesAreNotEnded) => *phase == Phase::FormerReadOnly,
-            Some(Fault::FillsAreNotEnded) => *phase == Phase::NotFilled,
-            _ => false,
-        };
-        let mut phases: Vec<_> = (first..=present).map(Phase::at).collect();
-        if phases.iter().any(is_left_out) && first > 0 {
-            phases.push(Phase::at(first - 1));
+        let present = self.stage as usize;
+        let first = (scope.stages.0 as usize).max(present.saturating_sub(apart));
+        let left_out = left_out(scope);
+        let mut stages = Stage::ALL[first..=present].to_vec();
+        if stages.iter().any(|stage| Some(*stage) == left_out) && first > 0 {
+            stages.push(Stage::ALL[first - 1]);
         }
-        phases.retain(|phase| !is_left_out(phase));
-        phases
+        stages.retain(|stage| Some(*stage) != left_out);
+        stages
     }
 
-    /// The phase that may begin: nothing of the one before the present is under way, and nobody means to bring anything any more.
-    fn next_phase(&self, scope: &Scope) -> Option<Phase> {
-        if self.phase == scope.phases.1 {
+    /// The stage that may begin: nothing that counts of the one before the present is under way.
+    fn next_stage(&self, scope: &Scope) -> Option<Stage> {
+        if self.stage == scope.stages.1 {
             return None;
         }
-        let is_awaited = |op: &Op| op.running().is_some_and(|op| op.phase < self.phase);
-        let waits =
-            self.ops.iter().any(is_awaited) && scope.fault != Some(Fault::CommandsAreNotAwaited);
-        let mut next = Phase::at(self.phase as usize + 1);
-        // Placeholders live for two seconds, and the last phase begins later.
-        let is_marked = self.servers.here.is_some_and(|slot| slot.value.is_none());
-        // Last stores at the former place are waited for until their connections have ended.
-        let has_late = next == Phase::Warmed
-            && !self.late_at_former.is_empty()
-            && scope.fault != Some(Fault::LastStoresAreNotAwaited);
-        if scope.fault == Some(Fault::WritesAreNotEnded) && next == Phase::FormerReadOnly {
-            next = Phase::Warmed;
+        // What only reads is not waited for, unless it has begun to fill.
+        let is_awaited = |op: &Running| {
+            let reads = matches!(op.kind, Kind::Get | Kind::ReadHere);
+            op.stage < self.stage && (op.machine.is_some() || !reads)
+        };
+        let mut awaited = self
+            .ops
+            .iter()
+            .filter_map(Op::running)
+            .filter(|op| is_awaited(op));
+        if awaited.next().is_some() && scope.fault != Some(Fault::CommandsAreNotAwaited) {
+            return None;
         }
-        if scope.fault == Some(Fault::FillsAreNotEnded) && next == Phase::NotFilled {
-            next = Phase::Here;
+        let next = self.stage.next()?;
+        // Placeholders live for two seconds, and the last stage begins later.
+        if next == Stage::Done && self.servers.here.is_some_and(|slot| slot.value.is_none()) {
+            return None;
         }
-        let must_wait = waits || has_late || next == Phase::Here && is_marked;
-        (!must_wait).then_some(next)
+        match left_out(scope) {
+            Some(left_out) if left_out == next => next.next(),
+            _ => Some(next),
+        }
     }
 
     /// All that can happen next, and whether it is right.
@@ -449,22 +436,23 @@ impl World {
         };
         let idle = self.ops[..scope.ops].iter().position(|op| *op == Op::Idle);
         if let Some(op) = idle {
-            for phase in self.phases_of_beginners(scope) {
+            for stage in self.stages_of_beginners(scope) {
                 for &kind in scope.kinds {
-                    let reads = matches!(kind, Kind::Get | Kind::Gets | Kind::ReadHere);
-                    if phase == Phase::FormerReadOnly && !reads {
+                    let reads = matches!(kind, Kind::Get | Kind::ReadHere);
+                    let goes_on = reads && scope.fault == Some(Fault::ReadsGoOnWhileQuiesced);
+                    if stage == Stage::Quiesced && !goes_on {
                         continue;
                     }
-                    push(format!("{op} begins: {kind:?} {phase:?}"), &|world| {
-                        world.begin(op, kind, phase, scope.fault);
+                    push(format!("{op} begins: {kind:?} {stage}"), &|world| {
+                        world.begin(op, kind, stage, scope.fault);
                         true
                     });
                 }
             }
         }
-        if let Some(phase) = self.next_phase(scope) {
-            push(format!("{phase:?}"), &|world| {
-                world.phase = phase;
+        if let Some(stage) = self.next_stage(scope) {
+            push(format!("{stage}"), &|world| {
+                world.stage = stage;
                 true
             });
         }
@@ -531,5 +519,14 @@ impl World {
             });
         }
         next
+    }
+}
+
+/// By some faults a stage is left out.
+fn left_out(scope: &Scope) -> Option<Stage> {
+    match scope.fault? {
+        Fault::QuiescedIsLeftOut => Some(Stage::Quiesced),
+        Fault::ClosingIsLeftOut => Some(Stage::Closing),
+        _ => None,
     }
 }

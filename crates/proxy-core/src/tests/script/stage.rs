@@ -31,6 +31,7 @@
 //! | `wait 100` | milliseconds, deadline by deadline |
 //! | `map 2: all at s2, s2 anew at s12` | see [`document`] |
 //! | `maps wanted 2 7` | epochs, since the last look |
+//! | `step 2 quiesced`, `step none`, `acknowledged 2` | what the coordinator of the first pool says, and is told since the last look |
 //! | `room is 1000` | bytes that there are for copies of answers |
 //! | `now allow_flush` | the configuration changes |
 //! | `count get_misses 2`, `count timeouts 1 at s1` | counts since the start |
@@ -42,6 +43,7 @@ use super::setup::{Setup, change, port};
 use crate::tests::world::{Connecting, World, map};
 use crate::{ClientId, ProcessStats, ProxyStats};
 use core::fmt::Debug;
+use evenkeel_schemes::stage::Step;
 use evenkeel_types::map::{ClusterMap, MapDocument, Migration};
 use evenkeel_types::{BootId, CacheletId, ServerId, WorkerRef};
 use std::collections::BTreeMap;
@@ -111,6 +113,24 @@ impl Stage {
                 let wanted = std::mem::take(&mut self.world.wanted);
                 let wanted: Vec<String> = wanted.iter().map(|epoch| epoch.0.to_string()).collect();
                 same(&wanted.join(" "), &epochs.join(" "))?;
+            }
+            ("step", ["none"]) => self.world.set_step(None),
+            ("step", [version, stage]) => {
+                let version = version.parse().map_err(|_| "which version?")?;
+                let mut stages = evenkeel_schemes::stage::Stage::ALL.into_iter();
+                let stage = stages.find(|it| it.as_str() == *stage);
+                let stage = stage.ok_or("which stage?")?;
+                self.world.set_step(Some(Step { version, stage }));
+            }
+            ("acknowledged", versions) => {
+                let acknowledged = std::mem::take(&mut self.world.acknowledged);
+                let acknowledged: Vec<String> =
+                    acknowledged.iter().map(ToString::to_string).collect();
+                let versions = versions.iter().filter(|word| **word != "nothing");
+                same(
+                    acknowledged.join(" "),
+                    versions.copied().collect::<Vec<_>>().join(" "),
+                )?;
             }
             ("now", words) => {
                 let mut changed = Ok(());
