@@ -1,6 +1,6 @@
 //! What a program is told that is a member.
 
-use evenkeel_control::ClusterLoad;
+use evenkeel_control::{ClusterLoad, PoolStep};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,8 @@ pub enum MemberEvent {
     },
     /// A map newer than all before.
     Map(Arc<ClusterMap>),
+    /// A pool that the proxy follows is to work by this step, which is newer than all before.
+    Step(PoolStep),
     /// What the cluster's workers carry, when it has changed.
     ClusterLoad(ClusterLoad),
     /// The operator's choices: at first, and when they have changed.

@@ -1,14 +1,17 @@
-//! The proxy as a member of clusters: it reports its load and is told their maps.
+//! The proxy as a member of clusters: it reports its load and is told their maps, and the steps of pools that change their servers.
 //!
-//! Each pool of Evenkeel servers follows one cluster; pools of the same cluster share the membership.
+//! Each pool of Evenkeel servers follows one cluster; pools of the same cluster share the membership. So do pools whose change its
+//! coordinator leads.
 
 use crate::control::{Control, WorkerHandle};
-use evenkeel_control::{LoadReport, MemberKind};
+use evenkeel_control::{FollowedPool, LoadReport, MemberKind};
 use evenkeel_member::access::Access;
 use evenkeel_member::{MemberConfig, MemberEvent, MemberHandle, Report};
 use evenkeel_proxy_core::MapSource;
 use evenkeel_runtime::{Clock, UsageError};
+use evenkeel_schemes::stage::Step;
 use evenkeel_types::{BootId, Epoch, Instant};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +22,30 @@ pub struct ClusterSpec {
     pub coordinators: Vec<String>,
     /// Its name.
     pub name: String,
+}
+
+/// What a configuration needs of coordinators.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Maps of clusters.
+    pub maps: Vec<MapSource>,
+    /// Steps of pools whose change is led.
+    pub steps: Vec<(MapSource, Arc<str>)>,
+}
+
+impl Wanted {
+    /// Whether all that is there, at every worker.
+    pub fn is_there(&self, clusters: &Clusters, workers: &[WorkerHandle]) -> bool {
+        let has_map = |source: &MapSource| workers.iter().all(|w| w.gauges.epoch(*source).0 > 0);
+        let mut steps = self.steps.iter();
+        self.maps.iter().all(has_map)
+            && steps.all(|(source, pool)| clusters.step(*source, pool).is_some())
+    }
+
+    fn is_of(&self, source: MapSource) -> bool {
+        let mut steps = self.steps.iter();
+        self.maps.contains(&source) || steps.any(|(led, _)| *led == source)
+    }
 }
 
 /// What the proxy says of itself in every cluster.
@@ -55,6 +82,34 @@ struct Member {
     spec: ClusterSpec,
     /// `None` until the cluster is joined.
     handle: Option<MemberHandle>,
+    followed: Followed,
+}
+
+/// The pools whose change a coordinator leads, and what it has said of each.
+#[derive(Clone, Debug, Default)]
+struct Followed(Arc<Mutex<BTreeMap<Arc<str>, Option<Step>>>>);
+
+impl Followed {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Option<Step>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far all workers are.
+    fn report(&self, source: MapSource, workers: &[WorkerHandle]) -> Vec<FollowedPool> {
+        let followed = self.lock();
+        let report = followed.iter().map(|(pool, told)| {
+            let all = workers.iter();
+            let acknowledged = all.map(|w| w.gauges.acknowledged(source, pool)).min();
+            FollowedPool {
+                pool: pool.to_string(),
+                told: *told,
+                acknowledged: acknowledged
+                    .unwrap_or(0)
+                    .min(told.map_or(0, |step| step.version)),
+            }
+        });
+        report.collect()
+    }
 }
 
 impl Clusters {
@@ -70,8 +125,29 @@ impl Clusters {
             source,
             spec: spec.clone(),
             handle: None,
+            followed: Followed::default(),
         });
         source
+    }
+
+    /// A pool whose change the coordinator of a cluster leads. The number of that cluster.
+    pub fn follow(&self, spec: &ClusterSpec, pool: &Arc<str>) -> MapSource {
+        let source = self.source(spec);
+        let members = self.lock();
+        let mut known = members.known.iter();
+        if let Some(member) = known.find(|member| member.source == source) {
+            let mut followed = member.followed.lock();
+            followed.entry(Arc::clone(pool)).or_default();
+        }
+        source
+    }
+
+    /// What the coordinator has said of a pool last.
+    pub fn step(&self, source: MapSource, pool: &Arc<str>) -> Option<Step> {
+        let members = self.lock();
+        let mut known = members.known.iter();
+        let member = known.find(|member| member.source == source)?;
+        member.followed.lock().get(pool).copied().flatten()
     }
 
     /// Joins the clusters that have a number and are not joined yet. Their maps go to the workers from
@@ -110,15 +186,20 @@ impl Clusters {
         }
     }
 
-    /// Ends the memberships of all other clusters.
-    pub fn keep_only(&self, sources: &[MapSource]) {
+    /// Ends the memberships of all other clusters, and follows no other pools any more.
+    pub fn keep_only(&self, wanted: &Wanted) {
         let left: Vec<Member> = {
             let mut members = self.lock();
             let known = std::mem::take(&mut members.known);
             let (kept, left) = known
                 .into_iter()
-                .partition(|member| sources.contains(&member.source));
+                .partition(|member| wanted.is_of(member.source));
             members.known = kept;
+            for member in &members.known {
+                let source = member.source;
+                let is_kept = |pool: &Arc<str>| wanted.steps.contains(&(source, Arc::clone(pool)));
+                member.followed.lock().retain(|pool, _| is_kept(pool));
+            }
             left
         };
         // Without the lock: a call under way may take seconds.
@@ -155,6 +236,7 @@ fn join(
     };
     let mut load = Load::new(clock, workers);
     let (reporting, works_by) = (Arc::clone(workers), Arc::clone(works_by));
+    let (followed, following) = (member.followed.clone(), member.followed.clone());
     let report = move || Report {
         epoch: reporting
             .iter()
@@ -168,7 +250,7 @@ fn join(
         migrations: Vec::new(),
         leased: false,
         ending: false,
-        pools: Vec::new(),
+        pools: followed.report(source, &reporting),
         config_hash: {
             let digest = works_by.lock().unwrap_or_else(PoisonError::into_inner);
             Some(digest.clone()).filter(|digest| !digest.is_empty())
@@ -177,13 +259,39 @@ fn join(
     let told = Arc::clone(workers);
     let name = spec.name.clone();
     MemberHandle::start(config, report, move |event| {
-        hear(&told, source, &name, event);
+        hear(&told, &following, (source, &name), event);
     })
     .map_err(|error| UsageError(error.to_string()))
 }
 
-fn hear(workers: &[WorkerHandle], source: MapSource, cluster: &str, event: MemberEvent) {
+fn hear(
+    workers: &[WorkerHandle],
+    followed: &Followed,
+    (source, cluster): (MapSource, &str),
+    event: MemberEvent,
+) {
     match event {
+        MemberEvent::Step(news) => {
+            let mut followed = followed.lock();
+            let mut pools = followed.iter_mut();
+            if let Some((pool, told)) = pools.find(|(pool, _)| ***pool == *news.pool) {
+                *told = Some(news.step);
+                tell_step(workers, source, pool, *told);
+            }
+        }
+        // Another process has the name, whose steps are waited for instead of ours.
+        MemberEvent::NameLost { message } => {
+            let mut followed = followed.lock();
+            for (pool, told) in followed.iter_mut() {
+                *told = None;
+                tell_step(workers, source, pool, None);
+            }
+            if !followed.is_empty() {
+                eprintln!(
+                    "evenkeel proxy: requests to pools that the coordinator of {cluster} leads fail from now on: {message}"
+                );
+            }
+        }
         MemberEvent::Map(map) => {
             for worker in workers {
                 worker.say(Control::Map(source, Arc::clone(&map)));
@@ -195,7 +303,6 @@ fn hear(workers: &[WorkerHandle], source: MapSource, cluster: &str, event: Membe
         | MemberEvent::Balances(_)
         | MemberEvent::Settings(_)
         | MemberEvent::MayEnd
-        | MemberEvent::NameLost { .. }
         | MemberEvent::Answered { .. } => {}
         MemberEvent::Lost => eprintln!(
             "evenkeel proxy: no coordinator of {cluster} answers; serving goes on by the last map"
@@ -204,6 +311,12 @@ fn hear(workers: &[WorkerHandle], source: MapSource, cluster: &str, event: Membe
         MemberEvent::Refused { reason, message } => eprintln!(
             "evenkeel proxy: the coordinator of {cluster} refuses this proxy ({reason}): {message}"
         ),
+    }
+}
+
+fn tell_step(workers: &[WorkerHandle], source: MapSource, pool: &Arc<str>, step: Option<Step>) {
+    for worker in workers {
+        worker.say(Control::Step(source, Arc::clone(pool), step));
     }
 }
 

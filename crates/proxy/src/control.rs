@@ -1,6 +1,7 @@
 //! What the rest of the process says to a proxy worker, and what a worker lets the rest see.
 
 use evenkeel_proxy_core::{BackendId, MapSource, ProxyConfig, WorkerCounts};
+use evenkeel_schemes::stage::Step;
 use evenkeel_types::Epoch;
 use evenkeel_types::map::ClusterMap;
 use std::collections::BTreeMap;
@@ -14,6 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum Control {
     /// The map of a cluster's coordinator.
     Map(MapSource, Arc<ClusterMap>),
+    /// How far a pool is on its way from its former servers, as its coordinator says, or that it does not lead this proxy any more.
+    Step(MapSource, Arc<str>, Option<Step>),
     /// The configuration to work by from now on.
     Configure(Arc<ProxyConfig>),
     /// Where a server is, or that its name has no address.
@@ -80,6 +83,8 @@ pub struct Gauges {
     requests: AtomicU64,
     /// Epochs of the newest maps that the worker has; written when one changes.
     epochs: Mutex<BTreeMap<MapSource, Epoch>>,
+    /// For each pool that a coordinator leads the newest version before which nothing is under way.
+    acknowledged: Mutex<BTreeMap<(MapSource, Arc<str>), u64>>,
     /// Generation of the configuration that the worker works by.
     generation: AtomicU64,
 }
@@ -105,6 +110,21 @@ impl Gauges {
     pub fn epoch(&self, source: MapSource) -> Epoch {
         let epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
         epochs.get(&source).copied().unwrap_or(Epoch(0))
+    }
+
+    /// Nothing is under way that was begun before this version of a pool's step.
+    pub fn set_acknowledged(&self, source: MapSource, pool: Arc<str>, version: u64) {
+        let acknowledged = self.acknowledged.lock();
+        let mut acknowledged = acknowledged.unwrap_or_else(PoisonError::into_inner);
+        acknowledged.insert((source, pool), version);
+    }
+
+    /// The newest version of a pool's step before which nothing is under way, 0 for none.
+    pub fn acknowledged(&self, source: MapSource, pool: &Arc<str>) -> u64 {
+        let acknowledged = self.acknowledged.lock();
+        let acknowledged = acknowledged.unwrap_or_else(PoisonError::into_inner);
+        let found = acknowledged.get(&(source, Arc::clone(pool)));
+        found.copied().unwrap_or(0)
     }
 
     /// The worker has been asked so much since its start.

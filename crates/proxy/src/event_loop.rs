@@ -27,10 +27,11 @@ use evenkeel_proxy_core::{
 };
 use evenkeel_runtime::budget::{Level, Pool, Portion};
 use evenkeel_runtime::names::Resolver;
-use evenkeel_runtime::watchdog::{Step, TurnMark};
+use evenkeel_runtime::watchdog::{Step as TurnStep, TurnMark};
 use evenkeel_runtime::{
     Arrival, Attention, Certificates, Clock, ConnectionCount, TlsFailure, TlsKind, TurnClock,
 };
+use evenkeel_schemes::stage::Step;
 use evenkeel_types::Instant;
 use evenkeel_types::map::ClusterMap;
 use link::Link;
@@ -128,6 +129,8 @@ struct Worker {
     arrivals_left: bool,
     /// The newest map of each cluster.
     maps: BTreeMap<MapSource, Arc<ClusterMap>>,
+    /// What coordinators have said last of pools whose change they lead.
+    steps: BTreeMap<(MapSource, Arc<str>), Step>,
     questions: BTreeMap<u64, StatsQuestion>,
     next_question: u64,
     scratch: Box<[u8]>,
@@ -165,6 +168,7 @@ pub fn run(parts: Parts) -> io::Result<()> {
         opening: VecDeque::new(),
         arrivals_left: false,
         maps: BTreeMap::new(),
+        steps: BTreeMap::new(),
         questions: BTreeMap::new(),
         next_question: 0,
         scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
@@ -198,20 +202,21 @@ pub fn run(parts: Parts) -> io::Result<()> {
             worker.take_event(now, event);
         }
         if worker.parts.attention.is_called() {
-            worker.parts.mark.step(Step::Words);
+            worker.parts.mark.step(TurnStep::Words);
             worker.take_words(now);
             worker.arrivals_left = true;
         }
         if worker.arrivals_left {
-            worker.parts.mark.step(Step::Connections);
+            worker.parts.mark.step(TurnStep::Connections);
             worker.take_incoming();
         }
-        worker.parts.mark.step(Step::Serving);
+        worker.parts.mark.step(TurnStep::Serving);
         worker.serve_ready(now);
         worker.serve_opening(now, read.monotonic);
-        worker.parts.mark.step(Step::Housekeeping);
+        worker.parts.mark.step(TurnStep::Housekeeping);
         worker.keep_time(now);
-        worker.parts.mark.step(Step::Output);
+        worker.parts.mark.step(TurnStep::Output);
+        worker.parts.core.end_turn();
         worker.carry_out(now);
         if worker
             .stopping
@@ -333,6 +338,15 @@ impl Worker {
                     // be on its way.
                     self.maps.insert(source, map);
                 }
+                Control::Step(source, pool, step) => {
+                    self.parts.core.set_step(now, source, &pool, step);
+                    // Kept as maps are.
+                    match step {
+                        Some(step) => self.steps.insert((source, pool), step),
+                        None => self.steps.remove(&(source, pool)),
+                    };
+                    let _ = self.parts.news.try_send(());
+                }
                 Control::Configure(config) => self.configure(now, &config),
                 Control::Resolved(id, address) => self.resolved(now, id, address),
                 Control::CountsWanted { by, question } => {
@@ -373,6 +387,15 @@ impl Worker {
         self.maps.retain(|source, _| follows(source));
         for (source, map) in self.maps.clone() {
             self.set_map(now, source, &map);
+        }
+        let is_led = |source: MapSource, name: &Arc<str>| {
+            let mut pools = config.pools.iter();
+            pools.any(|pool| pool.name == *name && pool.settings.follows == Some(source))
+        };
+        self.steps.retain(|(source, pool), _| is_led(*source, pool));
+        for ((source, pool), step) in &self.steps {
+            let core = &mut self.parts.core;
+            core.set_step(now, *source, pool, Some(*step));
         }
         self.parts.gauges.set_generation(config.revision.generation);
         let _ = self.parts.news.try_send(());
@@ -500,6 +523,15 @@ impl Worker {
                 Output::WriteBackend(id) => self.flush_link(now, id),
                 Output::CloseBackend(id) => self.forget_link(id),
                 Output::WantMap { source, .. } => self.parts.clusters.hurry(source),
+                Output::Acknowledged {
+                    source,
+                    pool,
+                    version,
+                } => {
+                    let gauges = &self.parts.gauges;
+                    gauges.set_acknowledged(source, pool, version);
+                    self.parts.clusters.hurry(source);
+                }
                 Output::Stats(ticket) => self.ask_stats(now, ticket),
                 Output::OwnAddress(ticket) => self.tell_own_address(now, ticket),
                 Output::ResetStats => {

@@ -6,15 +6,15 @@
 //! fails before, everything stays as it was.
 
 use crate::args::Args;
-use crate::clusters::{Clusters, Identity};
-use crate::config::{ConfigError, PoolServers, Settings, fingerprint};
+use crate::clusters::{Clusters, Identity, Wanted};
+use crate::config::{ConfigError, PoolPlan, PoolServers, Settings, fingerprint};
 use crate::control::{ReloadCounts, WorkerHandle};
 use crate::discovery::{Discoveries, DiscoverySpec};
 use crate::in_force::InForce;
 use crate::looks::{Found, Looks, Verdict};
 use crate::news::News;
-use evenkeel_proxy_core::MapSource;
 use evenkeel_runtime::{Certificates, Clock, PreparedCertificates};
+use evenkeel_schemes::stage::Stage;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -66,8 +66,8 @@ pub struct Reloader {
     /// What was taken over last.
     pub taken: Settings,
     pub in_force: InForce,
-    /// The clusters that it follows.
-    pub sources: Vec<MapSource>,
+    /// What it needs of coordinators.
+    pub wanted: Wanted,
     /// The lists of servers that it looks for.
     pub discovered: Vec<DiscoverySpec>,
     pub identity: Identity,
@@ -213,14 +213,15 @@ impl Reloader {
             settings.digest.clone(),
             settings.need_restart(&self.started),
         );
-        let sources = sources(&settings, &self.clusters);
-        let wanted: Vec<DiscoverySpec> = settings.discovered().map(|(_, s)| s.clone()).collect();
+        self.check_changes(&settings)?;
+        let wanted = wanted(&settings, &self.clusters);
+        let lists: Vec<DiscoverySpec> = settings.discovered().map(|(_, s)| s.clone()).collect();
         let config = self
-            .join(&sources)
-            .and_then(|()| self.look_for(&wanted))
+            .join(&wanted)
+            .and_then(|()| self.look_for(&lists))
             .and_then(|()| self.in_force.take_over(settings.clone()))
             .inspect_err(|_| {
-                self.clusters.keep_only(&self.sources);
+                self.clusters.keep_only(&self.wanted);
                 self.discoveries.keep_only(self.discovered.iter());
             })?;
         if let Some((certificates, prepared)) = certificates {
@@ -232,10 +233,10 @@ impl Reloader {
         // One that is stuck in a turn will change over when it is done with it.
         self.news
             .wait_until(Instant::now() + WORKER_PATIENCE, changed_over);
-        self.clusters.keep_only(&sources);
-        self.discoveries.keep_only(wanted.iter());
-        self.sources = sources;
-        self.discovered = wanted;
+        self.clusters.keep_only(&wanted);
+        self.discoveries.keep_only(lists.iter());
+        self.wanted = wanted;
+        self.discovered = lists;
         self.taken = settings;
         Ok(Reloaded {
             generation,
@@ -256,27 +257,46 @@ impl Reloader {
         ))
     }
 
-    /// Joins the clusters of these numbers and waits for their maps.
-    fn join(&self, sources: &[MapSource]) -> Result<(), String> {
+    /// Joins the clusters that are wanted and waits for their maps and steps.
+    fn join(&self, wanted: &Wanted) -> Result<(), String> {
         let joined = self
             .clusters
             .join(&self.identity, self.clock, &self.workers);
         joined.map_err(|error| error.to_string())?;
-        let workers = &self.workers;
-        let has_maps = || {
-            let mut each = sources.iter();
-            each.all(|source| workers.iter().all(|w| w.gauges.epoch(*source).0 > 0))
-        };
+        let is_there = || wanted.is_there(&self.clusters, &self.workers);
         if self
             .news
-            .wait_until(Instant::now() + MAP_PATIENCE, has_maps)
+            .wait_until(Instant::now() + MAP_PATIENCE, is_there)
         {
             return Ok(());
         }
         let patience = MAP_PATIENCE.as_secs();
         Err(format!(
-            "no coordinator of a new pool has given a map within {patience} s"
+            "no coordinator of a new pool has given a map or a step within {patience} s"
         ))
+    }
+
+    /// Checks that no pool is left, or led by another, in the middle of its change: others would still be a stage behind.
+    fn check_changes(&self, settings: &Settings) -> Result<(), String> {
+        for plan in &self.taken.pools {
+            let Some(spec) = &plan.follows else { continue };
+            let mut others = settings.pools.iter();
+            let is_same = |other: &PoolPlan| {
+                other.name == plan.name
+                    && other.follows == plan.follows
+                    && other.settings.warm_from == plan.settings.warm_from
+            };
+            let source = self.clusters.source(spec);
+            let step = self.clusters.step(source, &plan.name);
+            let stage = step.map_or(Stage::Former, |step| step.stage);
+            if !matches!(stage, Stage::Former | Stage::Done) && !others.any(is_same) {
+                let name = &plan.name;
+                return Err(format!(
+                    "pool \"{name}\" is at stage {stage} of its change: bring it to its end first (evenkeel changes begin {name} --to done)"
+                ));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -295,14 +315,17 @@ pub fn look_regularly(reloader: &Arc<Mutex<Reloader>>, args: &Args, discoveries:
     });
 }
 
-/// The clusters that a configuration follows; new ones get their numbers.
-pub fn sources(settings: &Settings, clusters: &Clusters) -> Vec<MapSource> {
-    let sources = settings
-        .pools
-        .iter()
-        .filter_map(|pool| match &pool.servers {
-            PoolServers::Evenkeel(spec) => Some(clusters.source(spec)),
-            PoolServers::Memcached(_) | PoolServers::Discovered(_) => None,
-        });
-    sources.collect()
+/// What a configuration needs of coordinators; new clusters get their numbers.
+pub fn wanted(settings: &Settings, clusters: &Clusters) -> Wanted {
+    let mut wanted = Wanted::default();
+    for pool in &settings.pools {
+        if let PoolServers::Evenkeel(spec) = &pool.servers {
+            wanted.maps.push(clusters.source(spec));
+        }
+        if let Some(spec) = &pool.follows {
+            let source = clusters.follow(spec, &pool.name);
+            wanted.steps.push((source, Arc::clone(&pool.name)));
+        }
+    }
+    wanted
 }

@@ -2,7 +2,7 @@
 
 use crate::args::{Args, Command};
 use crate::check::check;
-use crate::clusters::{Clusters, Identity};
+use crate::clusters::{Clusters, Identity, Wanted};
 use crate::config::Settings;
 use crate::control::{Control, Gauges, ReloadCounts, WorkerHandle};
 use crate::discovery::Discoveries;
@@ -11,7 +11,7 @@ use crate::in_force::InForce;
 use crate::looks::Looks;
 use crate::news::News;
 use crate::pages::Facts;
-use crate::reload::{self, Reloaded, Reloader, sources};
+use crate::reload::{self, Reloaded, Reloader, wanted};
 use crate::request_log::RequestLog;
 use crate::tls::TlsWays;
 use anyhow::Context;
@@ -214,16 +214,13 @@ impl Proxy {
         let news = News::new(is_news);
         let identity = identity(&settings, tcp, clock);
         clusters.join(&identity, clock, &workers)?;
-        let sources = sources(&settings, &clusters);
+        let wanted = wanted(&settings, &clusters);
         let discovered = settings
             .discovered()
             .map(|(_, spec)| spec.clone())
             .collect();
-        let has_maps = || {
-            let mut each = sources.iter();
-            each.all(|source| workers.iter().all(|w| w.gauges.epoch(*source).0 > 0))
-        };
-        while !news.wait_until(Instant::now() + START_LOOK, has_maps) {
+        let is_there = || wanted.is_there(&clusters, &workers);
+        while !news.wait_until(Instant::now() + START_LOOK, is_there) {
             if worker_threads.iter().any(JoinHandle::is_finished) {
                 anyhow::bail!("a worker ended before it had a map");
             }
@@ -260,7 +257,7 @@ impl Proxy {
             started: settings.clone(),
             taken: settings,
             in_force,
-            sources,
+            wanted,
             discovered,
             identity,
             clock,
@@ -346,7 +343,7 @@ impl Proxy {
                 .context("a worker failed")?;
         }
         // The coordinator is told that nobody is asked from here any more when that is so.
-        self.clusters.keep_only(&[]);
+        self.clusters.keep_only(&Wanted::default());
         if let Some(log) = self.request_log {
             log.stop();
         }

@@ -60,10 +60,10 @@ In a pool with `warm_from` ([proxy](proxy.md#changing-servers-with-a-warm-cache)
 
 | a command | steps |
 |---|---|
-| `get` and other reads | here; if nothing or a mark is there: |
-| | `ms KEY … ME c` here: a placeholder, with the unique u. Somebody else's: nothing is stored below |
-| | `mg KEY v f t` at the former pool; the answer is shown |
-| | `ms KEY … Cu` here: the item, with what it has left to live; nothing there: `md KEY Cu` |
+| `get` and other reads | here; a mark is a miss. If nothing is there: |
+| | `ms KEY … ME c` here: a placeholder, with the unique u. If somebody is there: the read here once more |
+| | `mg KEY v f t` at the former pool |
+| | `ms KEY … Cu` here: the item, with what it has left to live, then it is shown. If that does not fit: the read here once more. Nothing was there: `md KEY Cu` |
 | `set`, `delete` | `md KEY` at the former pool; when that is answered, the command here |
 | `add`, `incr`, `append`, `cas`, `touch`, … | `mg KEY c f` here; if nothing is there, it is brought as above, and a mark is taken over by its unique |
 | | `md KEY` at the former pool |
@@ -71,6 +71,27 @@ In a pool with `warm_from` ([proxy](proxy.md#changing-servers-with-a-warm-cache)
 
 What rests on a unique goes over the connection on which it was learnt: a server that was started anew counts from one. Why nothing old is
 read, and what each step is for, is searched by `crates/schemes/tests/warm/`, on the code that ships.
+
+## A pool changes its servers in stages
+
+| stage | reads | writes |
+|---|---|---|
+| former | at the former servers | at the former servers |
+| quiesced | wait | wait |
+| warming | here; what is not here is brought | as above |
+| closing | here | as above; nothing is brought |
+| done | here | here |
+
+Two neighbours are right side by side for as long as it takes; no two that stand further apart are. Where a coordinator leads
+(`pool_coordinator`), it publishes the next stage when every proxy that follows the pool has acknowledged the present one, and a proxy acknowledges
+when nothing that it began by an earlier one is under way: writes at the former servers before `quiesced`, operations before `closing` and before
+`done`. No clock decides. A proxy that is silent holds the change up, and nobody's serving. `quiesced` can be withdrawn; behind it
+items are here that the former servers do not have.
+
+A store that its proxy has given up, or that a killed proxy has sent, may arrive at a former server at any time: nobody waits for it. It is seen by
+nobody before it is stored here, since reads wait in `quiesced` and show what they have stored, not what they have fetched.
+
+`crates/schemes/tests/change/` searches leader and proxies with crashes of both, on the code that ships, and `tests/warm/` the stages.
 ";
 
 fn schemes(placement: Placement, replication: Replication) -> impl Iterator<Item = Scheme> {

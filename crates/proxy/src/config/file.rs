@@ -4,7 +4,7 @@
 use super::diagnostic::{Problem, Rejection, did_you_mean};
 use super::front::{FRONT_KEYS, Front, front};
 use super::hot_keys::hot_keys;
-use super::others::{Others, failover, warm_from};
+use super::others::{Led, Others, check_led, failover, leader, warm_from};
 use super::pools::PoolPlan;
 use super::reader::{At, Reader, Section};
 use super::request_log::{LOG_KEYS, LogPlan, request_log};
@@ -71,6 +71,7 @@ const POOL_KEYS: &[&str] = &[
     "allow_flush",
     "warm_from",
     "warm_fill",
+    "pool_coordinator",
     "failover",
     "gutter",
     "failover_ttl",
@@ -198,12 +199,15 @@ fn understand(text: &str, folder: PathBuf) -> Result<File, (Vec<Problem>, usize)
     let find = |name: &str| root.iter().find(|(key, _)| key.get_ref() == name);
     let process = find("proxy").map(|(_, value)| process(&mut reader, value));
     let pools = find("pools").map(|(_, value)| pools(&mut reader, value));
-    let (pools, names) = pools.unwrap_or_default();
+    let (pools, names, led) = pools.unwrap_or_default();
     if names.is_empty() && reader.problems.is_empty() {
         reader.fail(0..0, "there is no pool: add a table [pools.NAME]");
     }
     let routes = find("routes").map(|(_, value)| value);
     let routes = routes_of(&mut reader, routes, &names);
+    if let Some(routes) = &routes {
+        check_led(&mut reader, &led, routes, &names);
+    }
     match routes {
         Some(routes) if reader.problems.is_empty() => Ok(File {
             process: process.unwrap_or_default(),
@@ -267,8 +271,11 @@ fn nameservers(reader: &mut Reader, section: &Section<'_>) -> Option<Vec<SocketA
     Some(addresses)
 }
 
-/// The pools that can be used, and the names of all, both in the order of the file.
-fn pools(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> (Vec<PoolPlan>, Vec<String>) {
+/// The pools that can be used and the names of all, both in the order of the file, and those whose change is led.
+fn pools(
+    reader: &mut Reader,
+    value: &Spanned<DeValue<'_>>,
+) -> (Vec<PoolPlan>, Vec<String>, Vec<Led>) {
     let Some(table) = value.get_ref().as_table() else {
         let kind = value.get_ref().type_str();
         reader.fail(
@@ -296,8 +303,8 @@ fn pools(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> (Vec<PoolPlan>, V
         plans.extend(pool(reader, &name, value, &mut others));
         names.push(name);
     }
-    others.check(reader, &plans, &names);
-    (plans, names)
+    let led = others.check(reader, &plans, &names);
+    (plans, names, led)
 }
 
 fn pool(
@@ -324,6 +331,11 @@ fn pool(
     if let Some(former) = &warm_from {
         others.note_former(name, former.clone());
     }
+    let follows = leader(reader, section);
+    if let (Some(former), Some(_)) = (&warm_from, &follows) {
+        let span = section.place_of("pool_coordinator");
+        others.note_led(name, &former.value, span);
+    }
     let failover_ttl_max = u32::try_from(FAILOVER_TTL_MAX.as_secs()).unwrap_or(u32::MAX);
     let failover_ttl = reader.seconds(section, "failover_ttl", failover_ttl_max);
     let default = PoolSettings::default();
@@ -349,6 +361,7 @@ fn pool(
     Some(PoolPlan {
         name: Arc::from(name),
         servers: servers?,
+        follows,
         tls,
         settings,
     })

@@ -205,6 +205,8 @@ impl Settings {
                 kind,
                 settings: PoolSettings {
                     tls: plan.tls.as_ref().map(|way| ways.id(way)),
+                    follows: (plan.follows.as_ref())
+                        .map(|spec| clusters.follow(spec, &plan.name)),
                     ..plan.settings.clone()
                 },
             })
@@ -291,6 +293,7 @@ fn pool_of_flags(args: &Args) -> Result<PoolPlan, UsageError> {
     Ok(PoolPlan {
         name: Arc::from(DEFAULT_POOL),
         servers,
+        follows: None,
         tls: None,
         settings: PoolSettings {
             connect_timeout: args.connect_timeout.unwrap_or(default.connect_timeout),

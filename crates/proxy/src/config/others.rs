@@ -3,7 +3,10 @@
 use super::diagnostic::did_you_mean;
 use super::pools::{PoolPlan, PoolServers};
 use super::reader::{At, Reader, Section};
-use evenkeel_proxy_core::Failover;
+use crate::clusters::ClusterSpec;
+use evenkeel_member::DEFAULT_CLUSTER;
+use evenkeel_proxy_core::{Commands, Failover, RouteConfig, RouteTable, RouteTarget};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Why keys of a pool that is warmed from another stay where they are.
@@ -14,6 +17,16 @@ const ELSEWHERE: &str = "of two more places nothing tells which has the newest i
 pub struct Others {
     gutters: Vec<(String, At<String>)>,
     formers: Vec<(String, At<String>)>,
+    led: Vec<Led>,
+}
+
+/// A pool whose coordinator leads its change from a former one.
+#[derive(Debug)]
+pub struct Led {
+    name: String,
+    former: String,
+    /// Where the coordinator stands.
+    span: Range<usize>,
 }
 
 impl Others {
@@ -27,15 +40,71 @@ impl Others {
         self.formers.push((of.to_owned(), former));
     }
 
-    /// Notes what is wrong with them; all pools have these names, and those that can be used are planned.
-    pub fn check(self, reader: &mut Reader, plans: &[PoolPlan], names: &[String]) {
+    /// A coordinator leads a pool's change from another.
+    pub fn note_led(&mut self, of: &str, former: &str, span: Range<usize>) {
+        self.led.push(Led {
+            name: of.to_owned(),
+            former: former.to_owned(),
+            span,
+        });
+    }
+
+    /// Notes what is wrong with them; all pools have these names, and those that can be used are planned. Gives those whose change is led.
+    pub fn check(
+        self,
+        reader: &mut Reader,
+        plans: &[PoolPlan],
+        names: &[String],
+    ) -> Vec<Led> {
         for (of, gutter) in self.gutters {
             check_gutter(reader, &of, gutter, plans, names);
         }
         for (of, former) in self.formers {
             check_former(reader, &of, former, plans, names);
         }
+        self.led
     }
+}
+
+/// No route writes to a former pool whose place another takes stage by stage: it would not keep to the stages.
+pub fn check_led(reader: &mut Reader, led: &[Led], routes: &RouteTable, names: &[String]) {
+    for Led { name, former, span } in led {
+        let writes = |route: &RouteConfig| {
+            let RouteTarget::Pool(pool) = route.target else {
+                return false;
+            };
+            let changes = route.commands.and(Commands::WRITES);
+            let is_its = names.get(pool).is_some_and(|pool| pool == former);
+            is_its && !route.read_only && !changes.is_empty()
+        };
+        if routes.routes().iter().any(writes) {
+            let what = format!(
+                "a route writes to pool \"{former}\", whose place \"{name}\" takes: lead it to \"{name}\", or make it read_only"
+            );
+            reader.fail(span.clone(), what);
+        }
+    }
+}
+
+/// The cluster whose coordinator leads a pool's change from the pool that it is warmed from.
+pub fn leader(reader: &mut Reader, section: &Section<'_>) -> Option<ClusterSpec> {
+    let coordinators = reader.texts(section, "pool_coordinator")?;
+    let span = section.place_of("pool_coordinator");
+    if coordinators.is_empty() {
+        reader.fail(span.clone(), "pool_coordinator needs an address");
+    }
+    if !section.has("warm_from") {
+        reader.fail(span, "pool_coordinator goes with warm_from");
+    }
+    if section.has("warm_fill") {
+        let what = "warm_fill does not go with pool_coordinator, which leads the pool stage by stage";
+        reader.fail(section.place_of("warm_fill"), what);
+    }
+    let name = reader.text(section, "cluster");
+    Some(ClusterSpec {
+        coordinators: coordinators.into_iter().map(|at| at.value).collect(),
+        name: name.map_or_else(|| DEFAULT_CLUSTER.to_owned(), |at| at.value),
+    })
 }
 
 /// A former pool is another pool of any memcached servers, which is complete by itself.

@@ -11,6 +11,8 @@ use std::sync::Arc;
 pub struct PoolPlan {
     pub name: Arc<str>,
     pub servers: PoolServers,
+    /// Whose coordinator leads its change from the pool that it is warmed from; `None` where the file does.
+    pub follows: Option<ClusterSpec>,
     /// How TLS is spoken with them; `None` for plain connections.
     pub tls: Option<TlsWay>,
     /// All but the number of the way in which TLS is spoken.

@@ -47,7 +47,10 @@ pub fn servers(reader: &mut Reader, pool: &str, section: &Section<'_>) -> Option
     if source == "coordinator" {
         return cluster(reader, section);
     }
-    if let Some(cluster) = reader.text(section, "cluster") {
+    if let (Some(cluster), false) = (
+        reader.text(section, "cluster"),
+        section.has("pool_coordinator"),
+    ) {
         reader.fail(cluster.span, "cluster goes with coordinator");
     }
     if source == "servers" {

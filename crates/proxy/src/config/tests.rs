@@ -291,6 +291,22 @@ const BAD: &[(&str, &str)] = &[
         "3:13: warm_fill goes with warm_from\n  |\n3 | warm_fill = false\n  |             ^^^^^\n",
     ),
     (
+        "[pools.a]\nservers = [\"h\"]\npool_coordinator = \"h:1\"\n",
+        "3:20: pool_coordinator goes with warm_from\n  |\n\
+         3 | pool_coordinator = \"h:1\"\n  |                    ^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\nwarm_from = \"b\"\nwarm_fill = false\npool_coordinator = \"h:1\"\n[pools.b]\nservers = [\"h\"]\n[[routes]]\npool = \"a\"\n",
+        "4:13: warm_fill does not go with pool_coordinator, which leads the pool stage by stage\n  |\n\
+         4 | warm_fill = false\n  |             ^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\nwarm_from = \"b\"\npool_coordinator = \"h:1\"\n[pools.b]\nservers = [\"h\"]\n\
+         [[routes]]\npool = \"a\"\n[[routes]]\nprefix = \"x\"\npool = \"b\"\n",
+        "4:20: a route writes to pool \"b\", whose place \"a\" takes: lead it to \"a\", or make it read_only\n  |\n\
+         4 | pool_coordinator = \"h:1\"\n  |                    ^^^^^\n",
+    ),
+    (
         "[pools.a]\nservers = [\"h\"]\nfailover = \"prev\"\n",
         "3:12: failover: use \"none\" or \"next\", or gutter = \"POOL\" instead\n  |\n\
          3 | failover = \"prev\"\n  |            ^^^^^^\n",
@@ -364,7 +380,7 @@ const BAD: &[(&str, &str)] = &[
         "[pools.a]\nservers = [\"h\"]\nreqest_timeout = \"1s\"\n",
         "3:1: pool \"a\" has no key \"reqest_timeout\"; did you mean \"request_timeout\"? (it has \
          servers, servers_file, dns, srv, refresh, family, tls, tls_ca, tls_server_name, tls_cert, tls_key, auth_file, distribution, hash, hash_tag, coordinator, cluster, connect_timeout, \
-         request_timeout, on_down, allow_flush, warm_from, warm_fill, failover, gutter, failover_ttl, flush_on_return, collapse, hot_keys, hot_keys_lease, hot_keys_replicas)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
+         request_timeout, on_down, allow_flush, warm_from, warm_fill, pool_coordinator, failover, gutter, failover_ttl, flush_on_return, collapse, hot_keys, hot_keys_lease, hot_keys_replicas)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
     ),
     (
         "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"aa\"\n",
