@@ -79,6 +79,11 @@ pub(crate) fn take_over(core: &mut ProxyCore, now: Instant, config: &Arc<ProxyCo
             pool.leaving = true;
         }
     }
+    for id in core.pools.ids() {
+        if let Some(pool) = core.pools.get_mut(id) {
+            pool.is_led_from = false;
+        }
+    }
     for wanted in &config.pools {
         find_others(core, wanted);
     }
@@ -161,6 +166,11 @@ fn find_others(core: &mut ProxyCore, wanted: &PoolConfig) {
         return;
     };
     let before = before.former.filter(|before| Some(before.pool) == former);
+    if let (Some(former), Some(_)) = (former, wanted.settings.follows)
+        && let Some(former) = core.pools.get_mut(former)
+    {
+        former.is_led_from = true;
+    }
     let former = former.map(|former| former_of(wanted, former, before));
     if let Some(pool) = core.pools.get_mut(id) {
         pool.gutter = gutter;
@@ -349,6 +359,7 @@ fn new_pool(wanted: &PoolConfig, lease_seed: u64) -> Pool {
         hot: None,
         gutter: None,
         former: None,
+        is_led_from: false,
         left: LeftServers::default(),
         leaving: false,
     }

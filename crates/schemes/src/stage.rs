@@ -85,6 +85,10 @@ impl fmt::Display for Stage {
     }
 }
 
+/// What uniques of former servers are shown with, as long as these alone are asked: no server's count comes so far. So one that was read
+/// there fits nothing at the pool's own servers, which count by themselves.
+pub const FORMER_UNIQUES: u64 = 1 << 62;
+
 /// A stage as it is published: versions of one pool's change only grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Step {

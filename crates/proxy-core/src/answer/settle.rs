@@ -21,7 +21,7 @@ use crate::stats::counters::Tally;
 use crate::under_way::again::ask_home;
 use crate::under_way::operation::{Own, own_answered};
 use crate::under_way::park::hurry_parked;
-use crate::warm::with_status;
+use crate::warm::{has_unique, with_former_unique, with_status};
 use crate::worker::ProxyCore;
 use crate::{kept, show};
 use core::time::Duration;
@@ -70,6 +70,11 @@ fn settle_for(
 ) -> Result<(), Unfit> {
     if !core.takes_steps() {
         return show_or_keep(core, now, id, tag, reply, raw);
+    }
+    if core.pools.is_led_from(tag.pool) && has_unique(reply) {
+        return with_former_unique(raw, |reply, raw| {
+            show_or_keep(core, now, id, tag, reply, raw)
+        });
     }
     match own_answered(core, now, id, &tag, reply) {
         Own::Show => show_or_keep(core, now, id, tag, reply, raw),

@@ -42,6 +42,8 @@ pub(crate) struct Pool {
     pub gutter: Option<PoolId>,
     /// Whose place it takes, if it does.
     pub former: Option<Former>,
+    /// The change from it to another one is led, stage by stage.
+    pub is_led_from: bool,
     /// Servers that it has had.
     pub left: LeftServers,
     /// No longer configured: kept until nothing that was asked of it is under way.

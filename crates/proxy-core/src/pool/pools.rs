@@ -113,6 +113,12 @@ impl Pools {
         self.stage(pool).is_some_and(Stage::fills)
     }
 
+    /// Whether uniques of a pool's servers are shown as those of [former servers](evenkeel_schemes::stage::FORMER_UNIQUES).
+    #[inline]
+    pub fn is_led_from(&self, pool: PoolId) -> bool {
+        self.get(pool).is_some_and(|pool| pool.is_led_from)
+    }
+
     /// Looks whether any pool takes the place of another.
     pub fn look_for_former_pools(&mut self) {
         let warms = self.iter().any(|(_, pool)| pool.former.is_some());

@@ -7,6 +7,7 @@ use crate::pipe::in_flight::Question;
 use crate::under_way::again::{ask_at, renew_ticket};
 use crate::under_way::operation::{begin_write, place};
 use crate::under_way::park::hold;
+use crate::warm::unmark_condition;
 use crate::worker::ProxyCore;
 use evenkeel_protocol::{KeyScratch, Request};
 use evenkeel_schemes::stage::Stage;
@@ -26,6 +27,18 @@ pub(crate) fn ask_by_stage(core: &mut ProxyCore, now: Instant, mut question: Que
         Some(stage) if stage.takes_steps() && !tag.is_read => begin_write(core, now, question),
         Some(_) | None => {
             question.tag.pool = core.pools.asked_for(tag.pool);
+            if core.pools.is_led_from(question.tag.pool) {
+                let more = unmark_condition(&mut question.bytes);
+                let (start, end) = question.tag.flags;
+                // Ours stand behind the application's.
+                question.tag.flags = match start < end {
+                    true => (
+                        start.saturating_add_signed(more),
+                        end.saturating_add_signed(more),
+                    ),
+                    false => (start, end),
+                };
+            }
             let target = place_of(core, &question);
             renew_ticket(core, now, &question.tag);
             ask_at(core, now, question, target);

@@ -205,8 +205,7 @@ impl Settings {
                 kind,
                 settings: PoolSettings {
                     tls: plan.tls.as_ref().map(|way| ways.id(way)),
-                    follows: (plan.follows.as_ref())
-                        .map(|spec| clusters.follow(spec, &plan.name)),
+                    follows: (plan.follows.as_ref()).map(|spec| clusters.follow(spec, &plan.name)),
                     ..plan.settings.clone()
                 },
             })

@@ -50,12 +50,7 @@ impl Others {
     }
 
     /// Notes what is wrong with them; all pools have these names, and those that can be used are planned. Gives those whose change is led.
-    pub fn check(
-        self,
-        reader: &mut Reader,
-        plans: &[PoolPlan],
-        names: &[String],
-    ) -> Vec<Led> {
+    pub fn check(self, reader: &mut Reader, plans: &[PoolPlan], names: &[String]) -> Vec<Led> {
         for (of, gutter) in self.gutters {
             check_gutter(reader, &of, gutter, plans, names);
         }
@@ -97,7 +92,8 @@ pub fn leader(reader: &mut Reader, section: &Section<'_>) -> Option<ClusterSpec>
         reader.fail(span, "pool_coordinator goes with warm_from");
     }
     if section.has("warm_fill") {
-        let what = "warm_fill does not go with pool_coordinator, which leads the pool stage by stage";
+        let what =
+            "warm_fill does not go with pool_coordinator, which leads the pool stage by stage";
         reader.fail(section.place_of("warm_fill"), what);
     }
     let name = reader.text(section, "cluster");
