@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # By WHAT=cluster, the default: a cluster whose processes are killed and stopped for CHAOS_SECONDS (default 600), half of them with atomic
 # writes, while applications read and write hot keys through it; what they were told is judged. EVENKEEL_SEED
-# repeats the choices of a run. By WHAT=pools: pools that are warmed from a former one, of memcacheds and of a cluster, half of the
+# repeats the choices of a run. By WHAT=pools: pools that are warmed from a former one, of memcacheds, of a cluster, and led by a coordinator, a third of the
 # time each. Arguments go to the test program.
 . "$(dirname "$0")/lib.sh"
 

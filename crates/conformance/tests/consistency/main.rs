@@ -12,6 +12,7 @@
 mod application;
 mod atomic;
 mod blows;
+mod changes;
 mod chaos;
 mod drains;
 mod lease;

@@ -16,19 +16,22 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Servers of the former pool, and of one of memcacheds that is warmed.
-const SERVERS: usize = 4;
+pub const SERVERS: usize = 4;
 
 /// How long applications work before the pool changes.
 const BEFORE: Duration = Duration::from_millis(500);
 
 /// What a test waits for has come by then, unless something hangs.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Longest time for which a server is stopped: longer than a request may take.
-const STOPPED_MS_MAX: u64 = 1000;
+pub const STOPPED_MS_MAX: u64 = 1000;
 
 /// Of a thousand commands, so many write: enough for items to be there although they are evicted all the time.
-const WRITES_PER_MILLE: u64 = 60;
+pub const WRITES_PER_MILLE: u64 = 60;
+
+/// Tests that share the time that there is.
+const TESTS: u32 = 3;
 
 /// Things that happen in a round: each of its six once.
 const DEEDS: usize = 6;
@@ -76,19 +79,19 @@ impl Target {
     }
 }
 
-fn memcacheds() -> Vec<Memcached> {
+pub fn memcacheds() -> Vec<Memcached> {
     (0..SERVERS)
         .map(|_| Memcached::spawn(&["-t", "1"]))
         .collect()
 }
 
-fn restart(server: &mut Memcached) {
+pub fn restart(server: &mut Memcached) {
     let port = server.address().port().to_string();
     server.process().kill();
     *server = Memcached::spawn(&["-t", "1", "-p", &port]);
 }
 
-fn list(servers: &[Memcached]) -> String {
+pub fn list(servers: &[Memcached]) -> String {
     let names = servers
         .iter()
         .map(|server| format!("\"{}\"", server.address()));
@@ -106,12 +109,12 @@ fn proxies(text: &str) -> (tempfile::TempDir, Vec<Process>) {
 }
 
 /// Lets applications work by these proxies while something is done. Gives what they were told.
-fn work(shared: &Shared, proxies: &[Process], deed: impl FnOnce()) -> Vec<Operation> {
+pub fn work(shared: &Shared, proxies: &[SocketAddr], deed: impl FnOnce()) -> Vec<Operation> {
     shared.stop.store(false, Ordering::Relaxed);
     std::thread::scope(|scope| {
         let applications: Vec<_> = (0..PROXIES * APPLICATIONS_PER_PROXY)
             .map(|i| {
-                let proxy = proxies[i % PROXIES].address();
+                let proxy = proxies[i % PROXIES];
                 let application = Application::new(shared, proxy, i as u64);
                 scope.spawn(|| application.run())
             })
@@ -131,7 +134,7 @@ fn work(shared: &Shared, proxies: &[Process], deed: impl FnOnce()) -> Vec<Operat
 }
 
 /// What proxies have counted together.
-fn counts(proxies: &[Process]) -> BTreeMap<String, u64> {
+pub fn counts(proxies: &[Process]) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for proxy in proxies {
         for (name, value) in Client::connect(proxy.address()).stats("proxy") {
@@ -142,7 +145,7 @@ fn counts(proxies: &[Process]) -> BTreeMap<String, u64> {
 }
 
 /// An item is not there any more, as if it had been evicted.
-fn evict(servers: &[SocketAddr], random: &mut Xoshiro256PlusPlus, shared: &Shared) {
+pub fn evict(servers: &[SocketAddr], random: &mut Xoshiro256PlusPlus, shared: &Shared) {
     let at = servers[random.next_u64() as usize % servers.len()];
     let key = shared.key(random.next_u64() as usize % KEYS.len());
     // A server that is stopped, or not the key's, is no matter.
@@ -151,16 +154,17 @@ fn evict(servers: &[SocketAddr], random: &mut Xoshiro256PlusPlus, shared: &Share
     }
 }
 
-fn run(mut target: Target) {
+/// Rounds of chaos, each with keys of its own: one, or as many as there is time for.
+pub fn rounds(mut one_round: impl FnMut(&mut Xoshiro256PlusPlus, Shared)) {
     let seed = seed();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let said = std::env::var("CHAOS_SECONDS").ok();
     let seconds = said.map(|text| text.parse().expect("CHAOS_SECONDS is a number of seconds"));
-    let end = seconds.map(|seconds: u64| Instant::now() + Duration::from_secs(seconds) / 2);
+    let end = seconds.map(|seconds: u64| Instant::now() + Duration::from_secs(seconds) / TESTS);
     let mut round = 0;
     loop {
         let shared = Shared::new(seed.wrapping_add(round)).in_round(round);
-        one_round(&mut target, &mut random, shared.writing(WRITES_PER_MILLE));
+        one_round(&mut random, shared.writing(WRITES_PER_MILLE));
         round += 1;
         if end.is_none_or(|end| Instant::now() >= end) {
             return println!("{round} rounds, no violation");
@@ -174,7 +178,7 @@ fn one_round(target: &mut Target, random: &mut Xoshiro256PlusPlus, shared: Share
         format!("request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\n");
     let old = format!("[pools.old]\n{}{patience}", list(&former));
     let (_folder, first) = proxies(&old);
-    let mut told = work(&shared, &first, || {
+    let mut told = work(&shared, &addresses(&first), || {
         let begun = Instant::now();
         poll_until(DEADLINE, "the former pool to be used", || {
             (begun.elapsed() >= BEFORE && shared.values() > 100).then_some(())
@@ -186,7 +190,7 @@ fn one_round(target: &mut Target, random: &mut Xoshiro256PlusPlus, shared: Share
         target.lines()
     );
     let (_folder, second) = proxies(&text);
-    told.extend(work(&shared, &second, || {
+    told.extend(work(&shared, &addresses(&second), || {
         for deed in 0..DEEDS {
             let before = shared.values();
             for _ in 0..10 {
@@ -209,20 +213,8 @@ fn one_round(target: &mut Target, random: &mut Xoshiro256PlusPlus, shared: Share
             });
         }
     }));
-    // A cache may miss whenever it likes; what it may not is to show what is not the case.
-    for operation in &mut told {
-        if operation.action == Action::Read(Found::Miss) {
-            operation.action = Action::Read(Found::Unknown);
-        }
-    }
+    judge(told);
     let counts = counts(&second);
-    match check_linearizable(&told) {
-        Ok(linear) => println!("{linear:?}"),
-        Err(violations) => {
-            let told: Vec<_> = violations.iter().map(ToString::to_string).collect();
-            panic!("{}", told.join("\n"));
-        }
-    }
     for count in [
         "former_hits",
         "fills_stored",
@@ -235,7 +227,27 @@ fn one_round(target: &mut Target, random: &mut Xoshiro256PlusPlus, shared: Share
     }
 }
 
-fn pause_of(process: &mut Process, pause: Duration) {
+/// A cache may miss whenever it likes; what it may not is to show what is not the case.
+pub fn judge(mut told: Vec<Operation>) {
+    for operation in &mut told {
+        if operation.action == Action::Read(Found::Miss) {
+            operation.action = Action::Read(Found::Unknown);
+        }
+    }
+    match check_linearizable(&told) {
+        Ok(linear) => println!("{linear:?}"),
+        Err(violations) => {
+            let told: Vec<_> = violations.iter().map(ToString::to_string).collect();
+            panic!("{}", told.join("\n"));
+        }
+    }
+}
+
+pub fn addresses(processes: &[Process]) -> Vec<SocketAddr> {
+    processes.iter().map(Process::address).collect()
+}
+
+pub fn pause_of(process: &mut Process, pause: Duration) {
     process.signal(Signal::Stop);
     let until = Instant::now() + pause;
     poll_until(DEADLINE, "the end of a pause", || {
@@ -246,17 +258,20 @@ fn pause_of(process: &mut Process, pause: Duration) {
 
 #[test]
 fn chaos_of_pools_of_memcacheds_that_are_warmed() {
-    run(Target::Memcacheds(memcacheds()));
+    let mut target = Target::Memcacheds(memcacheds());
+    rounds(|random, shared| one_round(&mut target, random, shared));
 }
 
 #[test]
 fn chaos_of_pools_of_a_cluster_that_is_warmed() {
-    run(Target::Cluster(Box::new(Cluster::start(ClusterOptions {
+    let cluster = Cluster::start(ClusterOptions {
         servers: 3,
         threads: 1,
         proxies: 0,
         // A read of a replica is as new as one of its home.
         settings: Some(settings(Consistency::Atomic)),
         ..ClusterOptions::default()
-    }))));
+    });
+    let mut target = Target::Cluster(Box::new(cluster));
+    rounds(|random, shared| one_round(&mut target, random, shared));
 }

@@ -172,7 +172,7 @@ impl World {
             }
             Output::ResetStats => p.core.reset_stats(),
             // Nobody reads it here, or asks for it.
-            Output::Log(_) | Output::OwnAddress(_) => {}
+            Output::Log(_) | Output::OwnAddress(_) | Output::Acknowledged { .. } => {}
         }
     }
 }

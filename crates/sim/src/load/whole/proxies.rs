@@ -77,6 +77,7 @@ impl Cluster<'_> {
             }
             // There is one map, and nobody asks for the rest.
             Output::WantMap { .. }
+            | Output::Acknowledged { .. }
             | Output::ResetStats
             | Output::Log(_)
             | Output::OwnAddress(_) => {}
