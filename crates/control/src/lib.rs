@@ -26,7 +26,7 @@ mod refusal;
 // What an answer tells of the cluster's load.
 pub use evenkeel_balance::share::{ClusterLoad, Utilization};
 pub use heartbeat::{
-    FollowedPool, Heartbeat, HeartbeatAnswer, LoadReport, MapOffer, MemberKind, MigrationReport, MigrationState,
-    PoolStep, check_name,
+    FollowedPool, Heartbeat, HeartbeatAnswer, LoadReport, MapOffer, MemberKind, MigrationReport,
+    MigrationState, PoolStep, check_name,
 };
 pub use refusal::{Fault, Reason, Refusal};
