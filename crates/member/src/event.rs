@@ -1,6 +1,6 @@
 //! What a program is told that is a member.
 
-use evenkeel_control::ClusterLoad;
+use evenkeel_control::{ClusterLoad, PoolStep};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,8 @@ pub enum MemberEvent {
     Settings(Settings),
     /// Whether the coordinator moves cachelets between servers by itself: at first, and when that has changed.
     Balances(bool),
+    /// A newer step of the change of a pool that a proxy follows: told before the next heartbeat is reported.
+    Step(PoolStep),
     /// A server's heartbeat was answered, whatever is new; told after what is.
     Answered {
         /// When the heartbeat was sent.

@@ -194,6 +194,7 @@ fn hear(workers: &[WorkerHandle], source: MapSource, cluster: &str, event: Membe
         | MemberEvent::ClusterLoad(_)
         | MemberEvent::Balances(_)
         | MemberEvent::Settings(_)
+        | MemberEvent::Step(_)
         | MemberEvent::MayEnd
         | MemberEvent::NameLost { .. }
         | MemberEvent::Answered { .. } => {}

@@ -15,8 +15,8 @@
 //! - Each change of a step, a goal or of who follows is to be saved before anybody is told
 //!   ([`take_news`](Changes::take_news)).
 //! - A proxy's name has one holder, as a server's. A process that was replaced stays replaced, and is told so.
-//! - Requests wait in `quiesced`, so everybody reports [often](INTERVAL_CHANGING) before it begins, and it is withdrawn when it
-//!   takes [too long](PAUSE_MAX).
+//! - Requests wait in `quiesced`, so everybody reports [often](crate::limits::INTERVAL_CHANGING) before it begins, and it is
+//!   withdrawn when it takes [too long](PAUSE_MAX). While a proxy is silent nothing can go on, and nobody reports often.
 //! - What was taken over from a proxy may not be the newest step that somebody was told. So a change that was taken over is neither
 //!   gone on with nor withdrawn before an operator has said how many proxies there are, and all of these have been heard.
 //! - A change that is done stays known when all proxies have ended: they come back and must not begin with the former servers. An operator
@@ -69,6 +69,8 @@ struct Led {
     change: Change,
     /// Its step was taken over from a proxy, and no operator has said since how many there are.
     is_taken_over: bool,
+    /// A proxy is silent, so that nobody need report often before it is heard again.
+    is_held_up: bool,
     /// Since when its step stands, as far as this process knows.
     since: Instant,
 }
@@ -90,6 +92,7 @@ impl Led {
         Led {
             change: Change::default(),
             is_taken_over: false,
+            is_held_up: false,
             since: now,
         }
     }
@@ -101,6 +104,21 @@ impl Led {
     /// Whether requests have waited for too long.
     fn is_overdue(&self, now: Instant) -> bool {
         self.may_be_overdue() && now.since(self.since) >= PAUSE_MAX
+    }
+
+    /// Whether everybody is to report often, as it goes on when all do.
+    fn is_changing(&self) -> bool {
+        self.change.is_under_way() && !self.is_held_up
+    }
+
+    /// A proxy is silent, or none is any more. It goes on when all have been asked again to report often.
+    fn hold_up(&mut self, is_held_up: bool) {
+        if is_held_up && !self.is_held_up {
+            let (goal, followers) = (self.change.goal(), self.change.followers().len());
+            // To set the same goal again forgets who reports often, and it can be set because it is not reached.
+            let _ = self.change.set_goal(goal, followers);
+        }
+        self.is_held_up = is_held_up;
     }
 
     fn may_be_overdue(&self) -> bool {
@@ -217,7 +235,11 @@ impl Changes {
         if !is_holder && heartbeat.pools.is_empty() {
             return;
         }
+        let was_silent = self.is_silent(now.monotonic, name);
         self.meet(now.monotonic, heartbeat);
+        if was_silent {
+            self.look(now.monotonic);
+        }
         self.drop_unlisted(now, heartbeat);
         for followed in &heartbeat.pools {
             self.hear_of(now, heartbeat, followed);
@@ -305,7 +327,26 @@ impl Changes {
             let step = led.change.step();
             (self.journal).note(now, pool, why, vec![name.to_owned()], step);
         }
+        self.look(now.monotonic);
         self.go_on(now, pool);
+    }
+
+    /// Looks who is silent. O(pools · proxies).
+    pub(crate) fn look(&mut self, now: Instant) {
+        let is_held_up = |led: &Led| {
+            let waits = led.change.is_under_way() && led.change.step().stage != Stage::Quiesced;
+            let mut names = led.change.followers().keys();
+            waits && names.any(|name| self.is_silent(now, name))
+        };
+        let held_up: Vec<bool> = self.pools.values().map(is_held_up).collect();
+        for (led, is_held_up) in self.pools.values_mut().zip(held_up) {
+            led.hold_up(is_held_up);
+        }
+    }
+
+    fn is_silent(&self, now: Instant, proxy: &str) -> bool {
+        let life = self.proxies.get(proxy);
+        life.is_some_and(|life| now.since(life.heard) >= self.silent)
     }
 
     /// Publishes what nobody holds up, and forgets a change of which nothing is left.
@@ -358,7 +399,8 @@ impl Changes {
         waiting.map(|led| led.since + PAUSE_MAX).min()
     }
 
-    /// What a proxy is told, whose heartbeat was taken in, and whether it is to report [often](INTERVAL_CHANGING).
+    /// What a proxy is told, whose heartbeat was taken in, and whether it is to report
+    /// [often](crate::limits::INTERVAL_CHANGING).
     pub(crate) fn answer(&mut self, heartbeat: &Heartbeat) -> (Vec<PoolStep>, bool) {
         let name = &heartbeat.name;
         let mut steps = Vec::new();
@@ -371,7 +413,7 @@ impl Changes {
             if led.boot_of(name) != Some(heartbeat.boot) {
                 continue;
             }
-            hurries |= led.change.is_under_way();
+            hurries |= led.is_changing();
             steps.push(PoolStep {
                 pool: followed.pool.clone(),
                 step: led.change.step(),
@@ -385,7 +427,8 @@ impl Changes {
 
     fn note_hurried(&mut self, heartbeat: &Heartbeat) {
         for followed in &heartbeat.pools {
-            if let Some(led) = self.pools.get_mut(&followed.pool) {
+            let led = self.pools.get_mut(&followed.pool);
+            if let Some(led) = led.filter(|led| led.is_changing()) {
                 led.change.note_hurried(&heartbeat.name);
             }
         }

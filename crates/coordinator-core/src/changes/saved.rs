@@ -88,6 +88,7 @@ impl Changes {
         let led = |saved: SavedChange| Led {
             change: saved.change,
             is_taken_over: saved.taken_over,
+            is_held_up: false,
             since: now,
         };
         let life = |saved: SavedFollower| Life {

@@ -160,7 +160,7 @@ impl Changes {
             .filter(|(_, f)| is_under_way && !f.hurries);
         let unhurried: Vec<&str> = unhurried.map(|(name, _)| name.as_str()).collect();
         let mut awaited = behind.iter().chain(&unhurried).copied();
-        let silent = awaited.find(|name| self.silence_of(now, name) >= self.silent);
+        let silent = awaited.find(|name| self.is_silent(now, name));
         if let Some(name) = silent {
             let seconds = self.silence_of(now, name).as_secs();
             return Some(format!(

@@ -204,6 +204,7 @@ impl CoordinatorCore {
     pub fn handle_timeout(&mut self, now: Now) {
         self.notice_pause(now.monotonic);
         self.try_to_take_over(now);
+        self.changes.look(now.monotonic);
         self.finish(now);
         self.members.tend_drains(now.monotonic, &self.draft);
     }

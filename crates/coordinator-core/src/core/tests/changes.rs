@@ -212,6 +212,24 @@ fn who_is_silent_holds_the_change_up_and_is_named() {
     assert_eq!(all[1].stage(), Stage::Warming);
 }
 
+/// Its return must not find others that report seldom, so that requests wait for them.
+#[test]
+fn nobody_reports_often_while_one_is_silent() {
+    let (mut world, mut all) = followers::<2>();
+    begin(&mut world, Stage::Warming, 2).unwrap();
+    assert_eq!(all[0].follow(&mut world), INTERVAL_MS);
+    world.pass(SILENT_MS);
+    let seldom = all[0].follow(&mut world);
+    assert!(seldom > INTERVAL_MS);
+    assert_eq!(all[1].follow(&mut world), INTERVAL_MS);
+    follow(&mut world, &mut all[1..], 10);
+    assert_eq!(all[1].stage(), Stage::Former, "the first is not often here");
+    assert_eq!(all[0].follow(&mut world), INTERVAL_MS);
+    follow(&mut world, &mut all, 3);
+    assert!(all.iter().all(|it| it.stage() == Stage::Warming));
+    assert_eq!(world.core.change_counts().unacknowledged, 0);
+}
+
 #[test]
 fn a_pause_that_lasts_too_long_is_withdrawn() {
     let (mut world, mut all) = followers::<2>();
