@@ -83,7 +83,7 @@ pub use evenkeel_control::{
 };
 pub use evenkeel_hotkeys::config::Mode;
 pub use evenkeel_hotkeys::settings::{SETTINGS, Settings};
-pub use evenkeel_schemes::stage::Stage;
+pub use evenkeel_schemes::stage::{Stage, Step};
 pub use evenkeel_types::promise::Consistency;
 pub use evenkeel_types::promise::Promise;
 pub use event::{Cause, EventsBody, MapEvent};

@@ -22,6 +22,9 @@ impl Changes {
         if !matches!(goal, Stage::Warming | Stage::Done) {
             return Err(ChangeRefusal::BadGoal { goal });
         }
+        if proxies == 0 {
+            return Err(ChangeRefusal::NoProxies);
+        }
         let led = self.led(pool)?;
         let set = led.change.set_goal(goal, proxies);
         set.map_err(|refused| ChangeRefusal::of(pool, proxies, &refused))?;

@@ -20,6 +20,9 @@ pub enum ChangeRefusal {
         /// The stage.
         goal: Stage,
     },
+    /// An operator has to know of one at least.
+    #[error("say how many proxies have the pool: 1 at least")]
+    NoProxies,
     /// It is there already.
     #[error("pool {pool} is at stage {stage} already")]
     Reached {

@@ -2,7 +2,6 @@
 
 use super::*;
 use evenkeel_control::{FollowedPool, PoolStep};
-use evenkeel_schemes::stage::Step;
 
 const INTERVAL_MS: u64 = limits::INTERVAL_CHANGING.as_millis() as u64;
 const PAUSE_MS: u64 = limits::PAUSE_MAX.as_millis() as u64;
@@ -589,6 +588,8 @@ fn orders_that_make_no_sense_are_refused() {
     let words =
         "3 proxies follow pool main, not 2: a proxy that is not known here would be left behind";
     assert!(other.to_string().starts_with(words), "{other}");
+    let nobody = begin(&mut world, Stage::Done, 0).unwrap_err();
+    assert_eq!(nobody, ChangeRefusal::NoProxies);
     begin(&mut world, Stage::Warming, 3).unwrap();
     follow(&mut world, &mut all, 4);
     let reached = begin(&mut world, Stage::Warming, 3).unwrap_err();
