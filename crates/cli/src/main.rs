@@ -3,15 +3,18 @@
 //! `server`, `proxy`, `coordinator`, `bench`, `experiment` and `sim` are crates of their own; here they only get
 //! their place on the command line. [`up`] is the whole cluster on one machine, made of processes of this
 //! same binary; [`top`] shows what servers do, [`cachelets`] where their load is, [`plans`] how it is
-//! evened out, [`drain`] empties one, [`servers`] removes one that is gone, and [`settings`] changes what holds for all.
+//! evened out, [`drain`] empties one, [`servers`] removes one that is gone, [`settings`] changes what holds for all,
+//! [`proxies`] shows who speaks for applications, and [`changes`] how pools pass from former servers to their own.
 
 #![forbid(unsafe_code)]
 
 mod ask;
 mod cachelets;
+mod changes;
 mod drain;
 mod environment;
 mod plans;
+mod proxies;
 mod servers;
 mod settings;
 mod top;
@@ -63,6 +66,10 @@ enum Command {
         #[command(subcommand)]
         command: servers::Command,
     },
+    /// Shows proxies, and removes such as are gone
+    Proxies(Box<proxies::Args>),
+    /// Shows and steers how pools pass from former servers to their own
+    Changes(Box<changes::Args>),
     /// Shows and changes the settings of a cluster
     Settings(Box<settings::Args>),
     /// Says where keys go through a proxy, and why
@@ -149,6 +156,8 @@ fn main() -> std::process::ExitCode {
         Command::Plans(args) => outcome(plans::run(&args)).into(),
         Command::Drain(args) => outcome(drain::run(&args)).into(),
         Command::Servers { command } => outcome(servers::run(&command)).into(),
+        Command::Proxies(args) => outcome(proxies::run(&args)).into(),
+        Command::Changes(args) => outcome(changes::run(&args)).into(),
         Command::Settings(args) => outcome(settings::run(&args)).into(),
         Command::Explain(args) => outcome(evenkeel_proxy::explain(&args)).into(),
         Command::Bench { command } => match command {

@@ -34,6 +34,16 @@ fn bad_flags_are_named() {
     refused(&["serve"], &["serve", "server"]);
     refused(&["bench", "run"], &["--target"]);
     refused(&["bench", "find"], &["--target", "--slo"]);
+    refused(&["changes"], &["--coordinator"]);
+    refused(
+        &["changes", "begin", "main", "--to", "warming"],
+        &["--proxies"],
+    );
+    refused(
+        &["changes", "begin", "main", "--to", "closing"],
+        &["closing", "warming"],
+    );
+    refused(&["proxies", "remove"], &["NAME"]);
 }
 
 #[test]

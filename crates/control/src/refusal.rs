@@ -89,23 +89,23 @@ pub enum Refusal {
     )]
     ForeignMap,
     /// Another process has registered under this name since.
-    #[error("the process {boot} of server {name:?} was replaced by another of the same name")]
+    #[error("the process {boot} of the name {name:?} was replaced by another of the same name")]
     DuplicateName {
         /// The name.
         name: String,
         /// The replaced life.
         boot: BootId,
     },
-    /// The name belongs to a server that is alive.
+    /// The name belongs to a process that is alive.
     #[error(
-        "the name {name:?} is held by the server at {host}:{port}, which is alive; give another one, or end that server first"
+        "the name {name:?} is held by the process at {host}:{port}, which is alive; give another one, or end that process first"
     )]
     NameTaken {
         /// The name.
         name: String,
         /// The holder's host.
         host: String,
-        /// Its ordinary port.
+        /// Its ordinary port; 0 for a proxy that has none.
         port: u16,
     },
     /// A server's address, ports and rack are fixed for one life of its process.

@@ -22,6 +22,7 @@
 //!   confirmed that it let go (see `placing`), or has ceased to serve for certain (see `members::fence`).
 //! - A name has one holder. Another process gets it when the holder has ended or fallen silent; until then it
 //!   is told who holds it. A process that was replaced stays replaced, and is told so.
+//! - No two proxies that follow a pool's change are more than one step apart (see `changes`).
 //! - Only the monotonic clock decides; wall time is shown and nothing else. When the coordinator
 //!   itself was asleep, nobody is declared dead for it.
 //!
@@ -39,6 +40,7 @@
     )
 )]
 
+mod changes;
 mod cluster_hot_keys;
 mod cluster_loads;
 mod config;
@@ -61,6 +63,11 @@ mod takeover;
 mod view;
 
 pub use self::core::{CoordinatorCore, Counters};
+pub use changes::{
+    BeginRequest, ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews, ChangeRefusal,
+    ChangeView, ChangesView, FollowerView, ForgottenPoolView, RemoveProxyRefusal, RemovedProxyView,
+    SavedChange, SavedChanges, SavedFollower,
+};
 pub use cluster_hot_keys::{
     Balance, ClusterEventView, ClusterHotKeyEvents, ClusterHotKeysView, ClusterKeyView,
     HotKeyEventCounts,
@@ -76,6 +83,7 @@ pub use evenkeel_control::{
 };
 pub use evenkeel_hotkeys::config::Mode;
 pub use evenkeel_hotkeys::settings::{SETTINGS, Settings};
+pub use evenkeel_schemes::stage::{Stage, Step};
 pub use evenkeel_types::promise::Consistency;
 pub use evenkeel_types::promise::Promise;
 pub use event::{Cause, EventsBody, MapEvent};

@@ -39,6 +39,17 @@ pub const UNHEARD_MAX: Duration = Duration::from_secs(30);
 /// cachelets that change hands. Makes a start and a move quick without costing anything later.
 pub const INTERVAL_EAGER: Duration = Duration::from_millis(100);
 
+/// Longest time between a proxy's heartbeats while the change of a pool that it follows is under way: requests of the pool wait until
+/// all proxies have heard of a step and acknowledged it.
+pub const INTERVAL_CHANGING: Duration = Duration::from_millis(5);
+
+/// A pool's change that lets requests wait for longer is withdrawn: several times what proxies that report [often](INTERVAL_CHANGING) and a
+/// coordinator that saves to a slow disk need, and less than clients wait for an answer.
+pub const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// Events of pools' changes kept to be shown.
+pub const CHANGE_EVENTS_MAX: usize = 1000;
+
 /// Cachelets that a server gives up in a second while it is drained, unless the operator says otherwise: one of
 /// four workers with [as many as there may be](evenkeel_types::map::CACHELETS_PER_WORKER_MAX) is empty in 16 seconds.
 pub const DRAIN_RATE: u32 = 16;
@@ -149,7 +160,7 @@ pub const DEATHS_COUNT_FOR: Duration = Duration::from_secs(600);
 /// those who were asked has heard of.
 pub const TAKEOVER_EPOCHS: u64 = 1_000_000;
 
-/// Former lives of a server that are remembered, so that a process that was replaced under its name
+/// Former lives of a server or proxy that are remembered, so that a process that was replaced under its name
 /// stays replaced. More lives than that within one silence would be a crash loop.
 pub const FORMER_LIVES_MAX: usize = 16;
 

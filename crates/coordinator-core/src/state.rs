@@ -11,6 +11,7 @@ use evenkeel_types::{CacheletId, Epoch, WorkerRef};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
+use crate::changes::SavedChanges;
 use crate::config::ConfigError;
 use crate::limits::{ELECTORATES_MAX, EPOCH_MAX, FORMER_LIVES_MAX};
 use crate::map_draft::MapContents;
@@ -62,6 +63,9 @@ pub struct SavedState {
     /// Who has died lately, and with what.
     #[serde(default)]
     pub deaths: Vec<SavedDeath>,
+    /// The changes of pools, and who follows them.
+    #[serde(default)]
+    pub changes: SavedChanges,
 }
 
 /// Why a state cannot be used.
@@ -208,6 +212,9 @@ impl SavedState {
         };
         if !self.deaths.iter().all(is_sound) {
             return contradiction("an unknown server has died, or with what does not exist");
+        }
+        if let Some(what) = self.changes.contradiction() {
+            return contradiction(what);
         }
         // Before the first map, a map of one virtual node that nobody owns checks the servers.
         let document = self.document().unwrap_or_else(|| MapDocument {

@@ -26,6 +26,7 @@ use evenkeel_hotkeys::settings::Settings;
 use evenkeel_types::map::{ClusterMap, Migration, SERVERS_MAX, ServerEntry};
 use evenkeel_types::{BootId, CacheletId, Epoch, Instant, ServerId, WorkerRef};
 
+use crate::changes::SavedChanges;
 use crate::config::CoordinatorConfig;
 use crate::event::{Cause, Change};
 use crate::limits::{EPOCH_MAX, TAKEOVER_EPOCHS};
@@ -160,6 +161,7 @@ impl Collecting {
             }],
             taken_over: Epoch(0),
             deaths: Vec::new(),
+            changes: SavedChanges::default(),
         }
     }
 }

@@ -15,12 +15,14 @@ use evenkeel_types::Now;
 
 use crate::answer::{Shared, bad_body, error, told, unsaved};
 use crate::cachelets;
+use crate::changes;
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
 use crate::guard::{self, Guard};
 use crate::metrics;
 use crate::migrations;
 use crate::pages;
 use crate::plans;
+use crate::proxies;
 use crate::servers;
 use evenkeel_control::http::{ErrorBody, ErrorDetail, NOT_LEADER};
 use evenkeel_coordinator_core::limits::{ANSWER_LEN_MAX, HEARTBEAT_LEN_MAX};
@@ -55,7 +57,13 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
         .route("/api/v1/heat", get(cachelets::heat))
         .route("/api/v1/hotkeys", get(cluster_hot_keys))
         .route("/api/v1/hotkeys/events", get(hot_key_events))
-        .route("/api/v1/proxies", get(proxies))
+        .route("/api/v1/proxies", get(proxies::list))
+        .route("/api/v1/proxies/{name}/remove", post(proxies::remove))
+        .route("/api/v1/changes", get(changes::list))
+        .route("/api/v1/changes/events", get(changes::events))
+        .route("/api/v1/changes/{pool}/begin", post(changes::begin))
+        .route("/api/v1/changes/{pool}/withdraw", post(changes::withdraw))
+        .route("/api/v1/changes/{pool}/forget", post(changes::forget))
         .route("/api/v1/events", get(events))
         .route("/api/v1/settings", get(settings).put(put_settings))
         .route("/api/v1/drain", post(servers::drain))
@@ -188,10 +196,6 @@ async fn cluster_hot_keys(State(desk): Shared) -> Response {
 
 async fn hot_key_events(State(desk): Shared) -> Response {
     told(desk.look(|core, _| core.hot_key_events()).await)
-}
-
-async fn proxies(State(desk): Shared) -> Response {
-    told(desk.look(|core, now| core.proxies(now.monotonic)).await)
 }
 
 async fn events(State(desk): Shared) -> Response {

@@ -20,6 +20,7 @@
 mod answer;
 mod args;
 mod cachelets;
+mod changes;
 mod desk;
 #[cfg(test)]
 mod documented;
@@ -33,6 +34,7 @@ mod migrations;
 mod pages;
 mod patient;
 mod plans;
+mod proxies;
 mod reach;
 mod serve;
 mod servers;

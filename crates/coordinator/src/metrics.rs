@@ -10,8 +10,8 @@ use crate::elector::ElectionView;
 use evenkeel_coordinator_core::election::Phase;
 use evenkeel_coordinator_core::plans::{PlanCounts, PlanMode, PlanState, PlansView};
 use evenkeel_coordinator_core::{
-    ClusterHotKeysView, ClusterLoadsView, CoordinatorCore, Counters, LoadOrder, MigrationCounts,
-    Mode, ProxiesView, ServersView, WorkerLoadView,
+    ChangeCounts, ChangesView, ClusterHotKeysView, ClusterLoadsView, CoordinatorCore, Counters,
+    LoadOrder, MigrationCounts, Mode, ProxiesView, ServersView, Stage, WorkerLoadView,
 };
 
 /// Content type of the text format.
@@ -61,6 +61,24 @@ families! {
             let up = view.proxies.iter().filter(|proxy| proxy.up).count();
             to.by([("up", up), ("down", view.proxies.len() - up)]);
         };
+    }
+    CHANGES of ChangesView {
+        pool_changes[stage] => gauge, "Pools that pass from former servers to their own, by how far they are.", |view, to| {
+            let count = |stage| view.changes.iter().filter(|change| change.stage == stage).count();
+            to.by(Stage::ALL.map(|stage| (stage.as_str(), count(stage))));
+        };
+        pool_changes_under_way => gauge, "Those of them that are to go on.",
+            |view, to| to.one(view.changes.iter().filter(|change| change.stage != change.goal).count());
+        pool_change_awaited => gauge, "Proxies that have not acknowledged the present step of a pool, of all pools together.",
+            |view, to| to.one(view.changes.iter().map(|change| change.waits_for.len()).sum::<usize>());
+    }
+    CHANGE_COUNTS of ChangeCounts {
+        pool_steps => counter, "Steps of pools' changes that were published.", |counts, to| to.one(counts.steps);
+        pool_changes_withdrawn[by] => counter,
+            "Changes of pools that were taken back: by an operator, or because proxies did not acknowledge in time that requests wait.",
+            |counts, to| to.by([("operator", counts.withdrawn), ("unacknowledged", counts.unacknowledged)]);
+        pool_steps_taken_over => counter, "Steps that proxies were told and this coordinator did not know of.",
+            |counts, to| to.one(counts.taken_over);
     }
     HOT_KEYS of ClusterHotKeysView {
         hot_keys[state] => gauge, "Keys with replicas, and such as would have some if they were not only observed.", |view, to| {
@@ -185,6 +203,8 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
     text.families(PREFIX, CORE, core);
     text.families(PREFIX, SERVERS, &core.servers(now));
     text.families(PREFIX, PROXIES, &core.proxies(now));
+    text.families(PREFIX, CHANGES, &core.changes(now));
+    text.families(PREFIX, CHANGE_COUNTS, &core.change_counts());
     text.families(PREFIX, HOT_KEYS, &core.cluster_hot_keys());
     text.families(PREFIX, LOADS, &loads);
     text.families(PREFIX, MIGRATIONS, core.migration_counts());
@@ -227,6 +247,8 @@ mod tests {
             &rows(CORE),
             &rows(SERVERS),
             &rows(PROXIES),
+            &rows(CHANGES),
+            &rows(CHANGE_COUNTS),
             &rows(HOT_KEYS),
             &rows(LOADS),
             &rows(MIGRATIONS),

@@ -13,9 +13,10 @@ use crate::member::REDIRECTS_MAX;
 use evenkeel_coordinator_core::EventsBody;
 use evenkeel_coordinator_core::plans::{Plan, PlanSettings, PlansExplained, PlansView};
 use evenkeel_coordinator_core::{
-    ClusterLoadsView, DrainRequest, DrainView, DrainsView, HeatView, LoadOrder, MapEvent,
-    MigrationRequest, MigrationView, MigrationsView, ProxiesView, ReleasedView, RemovedView,
-    ServerView, ServersView, Settings,
+    BeginRequest, ChangeEvent, ChangeEventsBody, ChangeView, ChangesView, ClusterLoadsView,
+    DrainRequest, DrainView, DrainsView, ForgottenPoolView, HeatView, LoadOrder, MapEvent,
+    MigrationRequest, MigrationView, MigrationsView, ProxiesView, ReleasedView, RemovedProxyView,
+    RemovedView, ServerView, ServersView, Settings,
 };
 
 /// A client of one coordinator. Every call takes at most a second.
@@ -69,6 +70,11 @@ pub type ClientResult<T> = Result<T, ClientError>;
 /// The text is no address.
 pub fn check_address(text: &str) -> Result<(), BadEndpoint> {
     Endpoint::parse(text).map(|_| ())
+}
+
+fn change_path(pool: &str, what: &str) -> String {
+    let pool = utf8_percent_encode(pool, NON_ALPHANUMERIC);
+    format!("/api/v1/changes/{pool}/{what}")
 }
 
 impl ApiClient {
@@ -168,6 +174,67 @@ impl ApiClient {
     /// It cannot be reached.
     pub fn proxies(&self) -> ClientResult<ProxiesView> {
         self.get("/api/v1/proxies")
+    }
+
+    /// Forgets a proxy whose process has ended; tells which pools it followed.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached or cannot save that, knows no such proxy (`unknown_proxy`), or heard it a moment ago
+    /// (`still_heard`).
+    pub fn remove_proxy(&self, name: &str) -> ClientResult<RemovedProxyView> {
+        let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
+        self.post(&format!("/api/v1/proxies/{name}/remove"), &())
+    }
+
+    /// The changes of all pools that proxies follow.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached.
+    pub fn changes(&self) -> ClientResult<ChangesView> {
+        self.get("/api/v1/changes")
+    }
+
+    /// The last events of these, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached.
+    pub fn change_events(&self) -> ClientResult<Vec<ChangeEvent>> {
+        Ok(self
+            .get::<ChangeEventsBody>("/api/v1/changes/events")?
+            .events)
+    }
+
+    /// Lets the change of a pool go on; returns it as it is then, which is before anybody has followed.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached or cannot save the wish, knows no such pool (`unknown_pool`), or cannot go there: see
+    /// [`ChangeRefusal`](evenkeel_coordinator_core::ChangeRefusal).
+    pub fn begin_change(&self, pool: &str, request: &BeginRequest) -> ClientResult<ChangeView> {
+        self.post(&change_path(pool, "begin"), request)
+    }
+
+    /// Takes the change of a pool back; returns it as it is then.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached or cannot save the wish, knows no such pool (`unknown_pool`), or there is no way back
+    /// (`past_return`, `unconfirmed`).
+    pub fn withdraw_change(&self, pool: &str) -> ClientResult<ChangeView> {
+        self.post(&change_path(pool, "withdraw"), &())
+    }
+
+    /// Forgets the change of a pool that nobody follows any more.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached or cannot save that, knows no such pool (`unknown_pool`), or somebody follows it
+    /// (`still_followed`).
+    pub fn forget_change(&self, pool: &str) -> ClientResult<ForgottenPoolView> {
+        self.post(&change_path(pool, "forget"), &())
     }
 
     /// The last map changes, oldest first.

@@ -26,6 +26,8 @@ pub enum MemberEvent {
     Settings(Settings),
     /// Whether the coordinator moves cachelets between servers by itself: at first, and when that has changed.
     Balances(bool),
+    /// A newer step of the change of a pool that a proxy follows: told before the next heartbeat is reported.
+    Step(PoolStep),
     /// A server's heartbeat was answered, whatever is new; told after what is.
     Answered {
         /// When the heartbeat was sent.

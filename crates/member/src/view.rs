@@ -1,5 +1,6 @@
 //! What of a coordinator's answer is news to the program, and which answers are not believed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,9 +8,11 @@ use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{Epoch, ServerId};
 
 use crate::event::MemberEvent;
-use evenkeel_control::limits::{LOAD_RPS_MAX, UTILIZATION_MAX};
-use evenkeel_control::{ClusterLoad, Utilization};
+use evenkeel_control::limits::{FOLLOWED_POOLS_MAX, LOAD_RPS_MAX, UTILIZATION_MAX};
+use evenkeel_control::{ClusterLoad, PoolStep, Utilization};
 use evenkeel_coordinator_core::{HeartbeatAnswer, MemberKind, Settings};
+use evenkeel_schemes::change::VERSION_MAX;
+use evenkeel_schemes::stage::Step;
 
 /// Reason of a refusal: the answer came from a leader that is none any more.
 pub(crate) const FORMER_LEADER: &str = "former_leader";
@@ -27,6 +30,8 @@ pub(crate) struct View {
     pub(crate) cluster_load: Option<ClusterLoad>,
     pub(crate) balances: Option<bool>,
     pub(crate) settings: Option<Settings>,
+    /// The newest step of each pool that the last answer was about.
+    pub(crate) steps: BTreeMap<String, Step>,
     pub(crate) found: bool,
     pub(crate) lost: bool,
     pub(crate) refused: Option<String>,
@@ -58,6 +63,10 @@ impl View {
         }
         if answer.settings.unsound().is_some() {
             return bad("a setting is out of range");
+        }
+        let is_step = |told: &PoolStep| (1..=VERSION_MAX).contains(&told.step.version);
+        if answer.pools.len() > FOLLOWED_POOLS_MAX || !answer.pools.iter().all(is_step) {
+            return bad("a step of a pool's change is none");
         }
         let foreign = self.lineage.is_some_and(|known| known != answer.lineage);
         if foreign && self.epoch > Epoch(0) {
@@ -108,7 +117,28 @@ impl View {
         if self.cluster_load.replace(load) != Some(load) {
             events.push(MemberEvent::ClusterLoad(load));
         }
+        if kind == MemberKind::Proxy {
+            let steps = self.take_steps(answer.pools);
+            events.extend(steps.into_iter().map(MemberEvent::Step));
+        }
         Ok(events)
+    }
+
+    /// The steps that are newer than those before. A coordinator that has lost its state may tell older ones: it takes these over from the
+    /// next heartbeat. What an answer is not about is forgotten.
+    fn take_steps(&mut self, told: Vec<PoolStep>) -> Vec<PoolStep> {
+        let mut steps = BTreeMap::new();
+        let mut news = Vec::new();
+        for PoolStep { pool, step } in told {
+            let known = self.steps.get(&pool).copied();
+            let newest = known.filter(|known| known.version >= step.version);
+            steps.insert(pool.clone(), newest.unwrap_or(step));
+            if newest.is_none() {
+                news.push(PoolStep { pool, step });
+            }
+        }
+        self.steps = steps;
+        news
     }
 }
 
@@ -116,6 +146,7 @@ impl View {
 mod tests {
     use super::*;
     use evenkeel_coordinator_core::Mode;
+    use evenkeel_schemes::stage::Stage;
     use evenkeel_types::WorkerRef;
     use evenkeel_types::map::{ClusterMap, MapDocument, ServerEntry};
     use rand_xoshiro::Xoshiro256PlusPlus;
@@ -178,6 +209,64 @@ mod tests {
         assert_eq!(view.take(MemberKind::Proxy, changed).unwrap(), expected);
     }
 
+    fn steps(told: &[(&str, u64, Stage)]) -> HeartbeatAnswer {
+        let step = |&(pool, version, stage): &(&str, u64, Stage)| PoolStep {
+            pool: pool.to_owned(),
+            step: Step { version, stage },
+        };
+        HeartbeatAnswer {
+            pools: told.iter().map(step).collect(),
+            ..answer(3)
+        }
+    }
+
+    fn told(view: &mut View, answer: HeartbeatAnswer) -> Vec<(String, u64)> {
+        let events = view.take(MemberKind::Proxy, answer).unwrap();
+        let step = |event| match event {
+            MemberEvent::Step(told) => Some((told.pool, told.step.version)),
+            _ => None,
+        };
+        events.into_iter().filter_map(step).collect()
+    }
+
+    #[test]
+    fn steps_are_told_once_and_never_fall() {
+        let mut view = View::default();
+        let first = [("a", 1, Stage::Former), ("b", 4, Stage::Closing)];
+        let both = [("a".to_owned(), 1), ("b".to_owned(), 4)];
+        assert_eq!(told(&mut view, steps(&first)), both);
+        assert_eq!(told(&mut view, steps(&first)), []);
+        // Of a coordinator that has lost its state.
+        let fallen = [("a", 2, Stage::Quiesced), ("b", 1, Stage::Former)];
+        assert_eq!(told(&mut view, steps(&fallen)), [("a".to_owned(), 2)]);
+        let other = [("a", 2, Stage::Quiesced), ("b", 4, Stage::Warming)];
+        assert_eq!(told(&mut view, steps(&other)), [], "the same version");
+        let newer = [("a", 2, Stage::Quiesced), ("b", 5, Stage::Done)];
+        assert_eq!(told(&mut view, steps(&newer)), [("b".to_owned(), 5)]);
+    }
+
+    #[test]
+    fn steps_of_pools_that_are_not_followed_any_more_are_forgotten() {
+        let mut view = View::default();
+        let done = [("a", 5, Stage::Done)];
+        assert_eq!(told(&mut view, steps(&done)), [("a".to_owned(), 5)]);
+        assert_eq!(told(&mut view, steps(&[])), []);
+        let anew = [("a", 1, Stage::Former)];
+        assert_eq!(told(&mut view, steps(&anew)), [("a".to_owned(), 1)]);
+    }
+
+    #[test]
+    fn a_server_is_told_no_steps() {
+        let mut view = View::default();
+        let answer = HeartbeatAnswer {
+            server_id: Some(ServerId(1)),
+            ..steps(&[("a", 1, Stage::Former)])
+        };
+        let events = view.take(MemberKind::Server, answer).unwrap();
+        let is_step = |event: &MemberEvent| matches!(event, MemberEvent::Step(_));
+        assert!(!events.iter().any(is_step));
+    }
+
     #[test]
     fn a_server_is_told_its_id_once() {
         let mut view = View::default();
@@ -196,7 +285,7 @@ mod tests {
     #[test]
     fn answers_that_make_no_sense_are_not_used() {
         type Break = fn(&mut HeartbeatAnswer);
-        let cases: [(Break, &str); 10] = [
+        let cases: [(Break, &str); 13] = [
             (|a| a.server_id = Some(ServerId(1)), "bad_answer"),
             (|a| a.mean_worker_load = f64::NAN, "bad_answer"),
             (|a| a.mean_worker_load = f64::INFINITY, "bad_answer"),
@@ -209,6 +298,18 @@ mod tests {
             (|a| a.epoch = Epoch(9), "bad_answer"),
             (|a| *a = answer(4), "bad_answer"),
             (|a| (a.map, a.epoch) = (None, Epoch(4)), "bad_answer"),
+            (
+                |a| a.pools = steps(&[("a", 0, Stage::Former)]).pools,
+                "bad_answer",
+            ),
+            (
+                |a| a.pools = steps(&[("a", VERSION_MAX + 1, Stage::Done)]).pools,
+                "bad_answer",
+            ),
+            (
+                |a| a.pools = steps(&[("a", 1, Stage::Former); 65]).pools,
+                "bad_answer",
+            ),
             (|a| a.lineage = 8, "foreign_map"),
         ];
         let mut view = View::default();

@@ -302,6 +302,7 @@ fn hear(
         | MemberEvent::ClusterLoad(_)
         | MemberEvent::Balances(_)
         | MemberEvent::Settings(_)
+        | MemberEvent::Step(_)
         | MemberEvent::MayEnd
         | MemberEvent::Answered { .. } => {}
         MemberEvent::Lost => eprintln!(

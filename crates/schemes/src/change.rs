@@ -131,13 +131,7 @@ impl Change {
     /// # Errors
     /// It makes no sense; nothing of it is used.
     pub fn hear(&mut self, name: &str, said: Followed) -> Result<bool, Nonsense> {
-        let told = said.told.map_or(0, |step| step.version);
-        if said.acknowledged > told {
-            return Err(Nonsense::Untold);
-        }
-        if told > VERSION_MAX || said.told.is_some_and(|told| self.contradicts(told)) {
-            return Err(Nonsense::Foreign);
-        }
+        self.check(&said)?;
         let adopted = said.told.filter(|told| told.version > self.step.version);
         if let Some(step) = adopted {
             self.step = step;
@@ -152,6 +146,21 @@ impl Change {
         };
         self.followers.insert(name.to_owned(), follower);
         Ok(adopted.is_some() || known != Some(said.boot))
+    }
+
+    /// Whether what a follower says makes sense.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self, said: &Followed) -> Result<(), Nonsense> {
+        let told = said.told.map_or(0, |step| step.version);
+        if said.acknowledged > told {
+            return Err(Nonsense::Untold);
+        }
+        if told > VERSION_MAX || said.told.is_some_and(|told| self.contradicts(told)) {
+            return Err(Nonsense::Foreign);
+        }
+        Ok(())
     }
 
     fn contradicts(&self, told: Step) -> bool {

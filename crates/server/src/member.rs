@@ -222,6 +222,8 @@ impl Listener {
                 }
             }
             MemberEvent::MayEnd => end_now(),
+            // Servers follow no pool.
+            MemberEvent::Step(_) => {}
             MemberEvent::Refused { reason, message } => {
                 eprintln!(
                     "evenkeel server: the coordinator refuses this server ({reason}): {message}"

@@ -31,7 +31,7 @@ impl CoordinatorCore {
             .and_then(|()| self.check_map(heartbeat));
         let member = checked.and_then(|()| match heartbeat.kind {
             MemberKind::Server => self.hear_server(now.monotonic, heartbeat).map(Some),
-            MemberKind::Proxy => self.hear_proxy(now.monotonic, heartbeat).map(|()| None),
+            MemberKind::Proxy => self.hear_proxy(now, heartbeat).map(|()| None),
         });
         self.finish(now);
         match member {
@@ -166,8 +166,10 @@ impl CoordinatorCore {
         Ok(())
     }
 
-    fn hear_proxy(&mut self, now: Instant, heartbeat: &Heartbeat) -> Result<(), Refusal> {
-        self.members.hear_proxy(now, heartbeat)?;
+    fn hear_proxy(&mut self, now: Now, heartbeat: &Heartbeat) -> Result<(), Refusal> {
+        self.changes.check(now.monotonic, heartbeat)?;
+        self.members.hear_proxy(now.monotonic, heartbeat)?;
+        self.changes.hear(now, heartbeat);
         self.counters.proxy_heartbeats += 1;
         Ok(())
     }
@@ -193,6 +195,14 @@ impl CoordinatorCore {
             Some(_) => interval.min(SERVING_LEASE / 2),
             None => interval,
         };
+        let (pools, is_changing) = match heartbeat.kind {
+            MemberKind::Proxy => self.changes.answer(heartbeat),
+            MemberKind::Server => (Vec::new(), false),
+        };
+        let interval = match is_changing {
+            true => interval.min(limits::INTERVAL_CHANGING),
+            false => interval,
+        };
         let may_end = |id| self.members.may_end(now, id, &self.draft);
         HeartbeatAnswer {
             server_id,
@@ -202,7 +212,7 @@ impl CoordinatorCore {
             map: self.map.clone().filter(|_| heartbeat.epoch < self.epoch()),
             mean_worker_load: self.mean_load.value(),
             utilization: self.plans.utilization(),
-            pools: Vec::new(),
+            pools,
             may_end: heartbeat.ending && server_id.is_none_or(may_end),
             settings: self.settings,
             balances: self.plan_settings().mode == PlanMode::Automatic,

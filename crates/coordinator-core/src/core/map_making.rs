@@ -23,6 +23,8 @@ impl CoordinatorCore {
         self.members.mark_silent(at, &mut self.draft);
         self.migrations.tend(at, &mut self.members, &mut self.draft);
         self.tend_plans(now);
+        self.changes.tend(now);
+        self.revision += u64::from(self.changes.take_news());
         if self.heat.is_due(at) {
             let loads = self.server_loads(at);
             self.heat.note(at, self.draft.slots().len(), &loads);

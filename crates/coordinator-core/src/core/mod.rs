@@ -14,6 +14,7 @@ use evenkeel_hotkeys::settings::Settings;
 use evenkeel_types::map::{ClusterMap, ServerEntry};
 use evenkeel_types::{BootId, Epoch, Instant, Now, ServerId};
 
+use crate::changes::{ChangeCounts, ChangeEvent, Changes, ChangesView};
 use crate::cluster_hot_keys::{
     ClusterHotKeyEvents, ClusterHotKeys, ClusterHotKeysView, HotKeyEventCounts,
 };
@@ -83,6 +84,8 @@ pub struct CoordinatorCore {
     draft: MapDraft,
     migrations: Migrations,
     plans: Plans,
+    /// Changes of pools in steps.
+    changes: Changes,
     /// Who has died lately, and with what.
     deaths: Deaths,
     /// The newest one.
@@ -114,6 +117,7 @@ impl CoordinatorCore {
             leader: 0,
             settings: Settings::default(),
             members: Members::new(config.silent, now),
+            changes: Changes::new(config.silent),
             takeover: Takeover::default(),
             draft: MapDraft::default(),
             migrations: Migrations::default(),
@@ -157,6 +161,7 @@ impl CoordinatorCore {
         core.deaths = Deaths::restore(now, state.deaths);
         let silent = core.config.silent;
         core.members = Members::restore(silent, now, state.servers, state.electorates);
+        core.changes = Changes::restore(silent, now, state.changes);
         core.map = match core.saved_state().document() {
             Some(document) => Some(Arc::new(
                 ClusterMap::new(document).map_err(StateError::from)?,
@@ -186,6 +191,7 @@ impl CoordinatorCore {
             electorates: self.members.saved_electorates(),
             taken_over: contents.taken_over,
             deaths: self.deaths.saved(),
+            changes: self.changes.saved(),
         }
     }
 
@@ -198,13 +204,15 @@ impl CoordinatorCore {
     pub fn handle_timeout(&mut self, now: Now) {
         self.notice_pause(now.monotonic);
         self.try_to_take_over(now);
+        self.changes.look(now.monotonic);
         self.finish(now);
         self.members.tend_drains(now.monotonic, &self.draft);
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) should next be called.
     pub fn poll_deadline(&self) -> Instant {
-        self.last_called + self.config.silent / limits::TICKS_PER_SILENCE
+        let tick = self.last_called + self.config.silent / limits::TICKS_PER_SILENCE;
+        self.changes.deadline().map_or(tick, |at| tick.min(at))
     }
 
     /// Takes a map that a server offers, if it is to be taken over; whatever else is offered is ignored.
@@ -227,6 +235,7 @@ impl CoordinatorCore {
             core.revision = self.revision + 1;
             core.counters = self.counters.clone();
             core.members.inherit(&mut self.members);
+            core::mem::swap(&mut core.changes, &mut self.changes);
             core.draft.note_taken_over();
             core.draft.note(change);
             *self = core;
@@ -251,6 +260,7 @@ impl CoordinatorCore {
         if now.since(self.last_called) > self.config.silent / limits::PAUSE_PER_SILENCE {
             self.counters.pauses += 1;
             self.members.notice_pause(now);
+            self.changes.notice_pause(now);
         }
         self.last_called = now;
     }
@@ -314,6 +324,21 @@ impl CoordinatorCore {
     /// All proxies, to be shown.
     pub fn proxies(&self, now: Instant) -> ProxiesView {
         ProxiesView::of(now, &self.members, self.epoch(), self.config.silent)
+    }
+
+    /// The changes of all pools that are followed, to be shown.
+    pub fn changes(&self, now: Instant) -> ChangesView {
+        self.changes.views(now)
+    }
+
+    /// The last [`limits::CHANGE_EVENTS_MAX`] events of these, oldest first. Those of a former process are not among them.
+    pub fn change_events(&self) -> impl ExactSizeIterator<Item = &ChangeEvent> {
+        self.changes.events()
+    }
+
+    /// Counts since the process started.
+    pub fn change_counts(&self) -> ChangeCounts {
+        self.changes.counts()
     }
 
     /// How far all drains have come.

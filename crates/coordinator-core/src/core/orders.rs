@@ -1,11 +1,16 @@
 //! What operators order.
 
 use evenkeel_hotkeys::settings::Settings;
+use evenkeel_schemes::stage::Stage;
 use evenkeel_types::map::Migration;
 use evenkeel_types::{CacheletId, Now, WorkerRef};
 use serde_json::{Map, Value};
 
 use super::CoordinatorCore;
+use crate::changes::{
+    ChangeRefusal, ChangeView, ForgottenPoolView, RemoveProxyRefusal, RemovedProxyView,
+};
+use crate::duration::millis;
 use crate::event::{Cause, Change};
 use crate::members::{Drain, DrainRefusal, DrainRequest, DrainView, RemoveRefusal, RemovedView};
 use crate::migrating::{self, MigrationRefusal, MigrationRequest, MigrationView, Order};
@@ -82,6 +87,91 @@ impl CoordinatorCore {
             server: name.to_owned(),
             cachelets,
         })
+    }
+
+    /// Forgets a proxy for an operator, who knows that its process has ended. Changes of pools do not wait for it any more.
+    ///
+    /// # Errors
+    ///
+    /// See [`RemoveProxyRefusal`]; then nothing has changed.
+    pub fn remove_proxy(
+        &mut self,
+        now: Now,
+        name: &str,
+    ) -> Result<RemovedProxyView, RemoveProxyRefusal> {
+        self.notice_pause(now.monotonic);
+        let member = self.members.proxies().get(name);
+        let member = member.map(|proxy| proxy.last_heard);
+        let heard = member.max(self.changes.last_heard(name));
+        let heard = heard.ok_or_else(|| RemoveProxyRefusal::UnknownProxy { name: name.into() })?;
+        let silent = now.monotonic.since(heard);
+        if silent < self.config.silent {
+            return Err(RemoveProxyRefusal::StillHeard {
+                name: name.into(),
+                silent_ms: millis(silent),
+                wanted_ms: millis(self.config.silent),
+            });
+        }
+        self.members.remove_proxy(name);
+        let pools = self.changes.remove(now, name);
+        self.finish(now);
+        Ok(RemovedProxyView {
+            proxy: name.to_owned(),
+            pools,
+        })
+    }
+
+    /// Lets the change of a pool go on to this stage, for an operator, who says how many proxies have the pool. Gives it as it is
+    /// then.
+    ///
+    /// # Errors
+    ///
+    /// See [`ChangeRefusal`]; then nothing has changed.
+    pub fn begin_change(
+        &mut self,
+        now: Now,
+        pool: &str,
+        goal: Stage,
+        proxies: usize,
+    ) -> Result<ChangeView, ChangeRefusal> {
+        self.notice_pause(now.monotonic);
+        self.changes.begin(now, pool, goal, proxies)?;
+        self.finish(now);
+        self.change(now, pool)
+    }
+
+    /// Takes the change of a pool back, as long as there is a way back. Gives it as it is then.
+    ///
+    /// # Errors
+    ///
+    /// See [`ChangeRefusal`]; then nothing has changed.
+    pub fn withdraw_change(&mut self, now: Now, pool: &str) -> Result<ChangeView, ChangeRefusal> {
+        self.notice_pause(now.monotonic);
+        self.changes.withdraw(now, pool)?;
+        self.finish(now);
+        self.change(now, pool)
+    }
+
+    /// Forgets the change of a pool that nobody follows any more, and begins anew when somebody does.
+    ///
+    /// # Errors
+    ///
+    /// See [`ChangeRefusal`]; then nothing has changed.
+    pub fn forget_change(
+        &mut self,
+        now: Now,
+        pool: &str,
+    ) -> Result<ForgottenPoolView, ChangeRefusal> {
+        self.notice_pause(now.monotonic);
+        self.changes.forget_pool(now, pool)?;
+        self.finish(now);
+        let pool = pool.to_owned();
+        Ok(ForgottenPoolView { pool })
+    }
+
+    fn change(&self, now: Now, pool: &str) -> Result<ChangeView, ChangeRefusal> {
+        let view = self.changes.view(now.monotonic, pool);
+        view.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })
     }
 
     /// Lets a cachelet have an owner again, for an operator.

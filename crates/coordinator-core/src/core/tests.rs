@@ -1,6 +1,7 @@
 //! Stories of members and their coordinator, told in time.
 
 mod bad_input;
+mod changes;
 mod drains;
 mod fence;
 mod heat;

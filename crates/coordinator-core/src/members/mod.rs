@@ -383,6 +383,11 @@ impl Members {
         Ok(())
     }
 
+    /// An operator says that the process of a proxy has ended: it is forgotten.
+    pub(crate) fn remove_proxy(&mut self, name: &str) {
+        self.proxies.remove(name);
+    }
+
     /// An operator says that the process of a server that is down has ended: it is forgotten.
     pub(crate) fn remove(&mut self, id: ServerId, draft: &mut MapDraft) {
         self.server_mut(id).fence.end();

@@ -1,5 +1,6 @@
 //! The coordinator and its members over real sockets and in real processes.
 
+mod changes;
 mod http;
 mod members;
 mod plans;

@@ -296,6 +296,7 @@ fn coordinator(map: &ClusterMap, balancing: &Balancing) -> Result<CoordinatorCor
         taken_over: Epoch(0),
         electorates: Vec::new(),
         deaths: Vec::new(),
+        changes: Default::default(),
     };
     let config = CoordinatorConfig::new(CLUSTER);
     CoordinatorCore::restore(config, state, Instant(0)).map_err(|error| error.to_string())

@@ -1,0 +1,187 @@
+//! What has happened to changes of pools lately.
+
+use core::fmt;
+use std::collections::VecDeque;
+
+use evenkeel_schemes::stage::{Stage, Step};
+use evenkeel_types::{Now, UnixSeconds};
+use serde::{Deserialize, Serialize};
+
+use crate::limits::CHANGE_EVENTS_MAX;
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeNews {
+    /// All proxies had followed, and the next step was published.
+    StepPublished,
+    /// An operator has said how far the change is to go.
+    GoalSet,
+    /// An operator has taken the change back.
+    Withdrawn,
+    /// The coordinator has taken the change back, because requests would have waited for proxies that did not acknowledge.
+    WithdrawnUnacknowledged,
+    /// A proxy was told a newer step than this coordinator knew of.
+    TakenOver,
+    /// A proxy follows the pool that did not before.
+    ProxyJoined,
+    /// Another process has a proxy's name.
+    ProxyReplaced,
+    /// A proxy has ended, or has the pool in its file no more.
+    ProxyLeft,
+    /// An operator has said that a proxy's process has ended.
+    ProxyRemoved,
+    /// An operator has forgotten the pool, which nobody followed any more.
+    PoolForgotten,
+}
+
+impl ChangeNews {
+    /// All of them, in order.
+    pub const ALL: [ChangeNews; 10] = [
+        ChangeNews::StepPublished,
+        ChangeNews::GoalSet,
+        ChangeNews::Withdrawn,
+        ChangeNews::WithdrawnUnacknowledged,
+        ChangeNews::TakenOver,
+        ChangeNews::ProxyJoined,
+        ChangeNews::ProxyReplaced,
+        ChangeNews::ProxyLeft,
+        ChangeNews::ProxyRemoved,
+        ChangeNews::PoolForgotten,
+    ];
+
+    /// Its name in answers; stable.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ChangeNews::StepPublished => "step_published",
+            ChangeNews::GoalSet => "goal_set",
+            ChangeNews::Withdrawn => "withdrawn",
+            ChangeNews::WithdrawnUnacknowledged => "withdrawn_unacknowledged",
+            ChangeNews::TakenOver => "taken_over",
+            ChangeNews::ProxyJoined => "proxy_joined",
+            ChangeNews::ProxyReplaced => "proxy_replaced",
+            ChangeNews::ProxyLeft => "proxy_left",
+            ChangeNews::ProxyRemoved => "proxy_removed",
+            ChangeNews::PoolForgotten => "pool_forgotten",
+        }
+    }
+}
+
+impl fmt::Display for ChangeNews {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Something that has happened to a pool's change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeEvent {
+    /// Wall-clock time, in seconds since 1970.
+    pub unix_s: UnixSeconds,
+    /// The pool's name.
+    pub pool: String,
+    /// What.
+    pub what: ChangeNews,
+    /// The step that holds from then on.
+    pub step: Step,
+    /// The goal that was set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<Stage>,
+    /// The proxies that it is about: who came or went, or did not acknowledge.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub proxies: Vec<String>,
+}
+
+/// What is told of all events.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeEventsBody {
+    /// Oldest first.
+    pub events: Vec<ChangeEvent>,
+}
+
+/// Counts since the process started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChangeCounts {
+    /// Steps that were published because all had followed.
+    pub steps: u64,
+    /// Changes that an operator has taken back.
+    pub withdrawn: u64,
+    /// Changes that the coordinator has taken back, because proxies did not acknowledge in time.
+    pub unacknowledged: u64,
+    /// Steps that were taken over from proxies.
+    pub taken_over: u64,
+}
+
+/// What has happened, and whether it is to be saved.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    pub(super) events: VecDeque<ChangeEvent>,
+    pub(super) counts: ChangeCounts,
+    pub(super) has_news: bool,
+}
+
+impl Journal {
+    /// Notes what is to be saved.
+    pub(super) fn note(
+        &mut self,
+        now: Now,
+        pool: &str,
+        what: ChangeNews,
+        proxies: Vec<String>,
+        step: Step,
+    ) {
+        self.count(what);
+        self.has_news = true;
+        self.push(ChangeEvent {
+            unix_s: now.unix,
+            pool: pool.to_owned(),
+            what,
+            step,
+            goal: None,
+            proxies,
+        });
+    }
+
+    /// Notes that an operator has set a goal.
+    pub(super) fn note_goal(&mut self, now: Now, pool: &str, goal: Stage, step: Step) {
+        self.has_news = true;
+        self.push(ChangeEvent {
+            unix_s: now.unix,
+            pool: pool.to_owned(),
+            what: ChangeNews::GoalSet,
+            step,
+            goal: Some(goal),
+            proxies: Vec::new(),
+        });
+    }
+
+    fn count(&mut self, what: ChangeNews) {
+        match what {
+            ChangeNews::StepPublished => self.counts.steps += 1,
+            ChangeNews::Withdrawn => self.counts.withdrawn += 1,
+            ChangeNews::WithdrawnUnacknowledged => self.counts.unacknowledged += 1,
+            ChangeNews::TakenOver => self.counts.taken_over += 1,
+            _ => {}
+        }
+    }
+
+    fn push(&mut self, event: ChangeEvent) {
+        if self.events.len() == CHANGE_EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_have_the_same_name_everywhere() {
+        for news in ChangeNews::ALL {
+            let json = serde_json::to_string(&news).unwrap();
+            assert_eq!(json, format!("\"{news}\""));
+        }
+    }
+}

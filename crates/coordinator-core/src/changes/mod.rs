@@ -1,0 +1,467 @@
+//! Changes of pools that pass from former servers to their own: who follows them, and when they go on.
+//!
+//! [`Change`] is the leader of one pool's change. Here is what it does not know: which process has a proxy's name, when that was
+//! heard, since when a step stands, and what an operator wants.
+//!
+//! ```text
+//!                 begin                all have                 all have               begin
+//!   former ─────────────────> quiesced ────────> warming ··· (goal) ────────> closing ────────> done
+//!      ^                         │     acknowledged                 acknowledged
+//!      └── PAUSE_MAX, withdraw ──┘
+//! ```
+//!
+//! Rules that hold at all times:
+//!
+//! - Each change of a step, a goal or of who follows is to be saved before anybody is told
+//!   ([`take_news`](Changes::take_news)).
+//! - A proxy's name has one holder, as a server's. A process that was replaced stays replaced, and is told so.
+//! - Requests wait in `quiesced`, so everybody reports [often](crate::limits::INTERVAL_CHANGING) before it begins, and it is
+//!   withdrawn when it takes [too long](PAUSE_MAX). While a proxy is silent nothing can go on, and nobody reports often.
+//! - What was taken over from a proxy may not be the newest step that somebody was told. So a change that was taken over is neither
+//!   gone on with nor withdrawn before an operator has said how many proxies there are, and all of these have been heard.
+//! - A change that is done stays known when all proxies have ended: they come back and must not begin with the former servers. An operator
+//!   [forgets](Changes::forget_pool) it.
+
+mod event;
+mod orders;
+mod refusal;
+mod saved;
+mod view;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use evenkeel_control::{FollowedPool, Heartbeat, PoolStep, Refusal};
+use evenkeel_schemes::change::{Change, Followed, VERSION_MAX};
+use evenkeel_schemes::stage::Stage;
+use evenkeel_types::{BootId, Instant, Now};
+
+use crate::limits::{
+    FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, NAME_HELD_PER_SILENCE, PAUSE_MAX, PROXIES_MAX,
+};
+use event::Journal;
+
+pub use event::{ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews};
+pub use refusal::{ChangeRefusal, RemoveProxyRefusal};
+pub use saved::{SavedChange, SavedChanges, SavedFollower};
+pub use view::{
+    BeginRequest, ChangeView, ChangesView, FollowerView, ForgottenPoolView, RemovedProxyView,
+};
+
+/// Newest version that is taken over from a proxy: as many again are left for what follows.
+const TAKEN_OVER_MAX: u64 = VERSION_MAX / 2;
+
+/// The changes of all pools.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    /// A proxy silent for this long is down.
+    silent: Duration,
+    /// By the pool's name. At most [`FOLLOWED_POOLS_MAX`].
+    pools: BTreeMap<String, Led>,
+    /// Those that follow, by name. At most [`PROXIES_MAX`].
+    proxies: BTreeMap<String, Life>,
+    journal: Journal,
+}
+
+/// A change that is led here.
+#[derive(Debug)]
+struct Led {
+    change: Change,
+    /// Its step was taken over from a proxy, and no operator has said since how many there are.
+    is_taken_over: bool,
+    /// A proxy is silent, so that nobody need report often before it is heard again.
+    is_held_up: bool,
+    /// Since when its step stands, as far as this process knows.
+    since: Instant,
+}
+
+/// The process that has a proxy's name.
+#[derive(Debug)]
+struct Life {
+    boot: BootId,
+    host: String,
+    /// 0 for none.
+    port: u16,
+    /// Those that had the name before, the latest last. At most [`FORMER_LIVES_MAX`].
+    former: Vec<BootId>,
+    heard: Instant,
+}
+
+impl Led {
+    fn new(now: Instant) -> Self {
+        Led {
+            change: Change::default(),
+            is_taken_over: false,
+            is_held_up: false,
+            since: now,
+        }
+    }
+
+    fn boot_of(&self, proxy: &str) -> Option<BootId> {
+        self.change.followers().get(proxy).map(|known| known.boot)
+    }
+
+    /// Whether requests have waited for too long.
+    fn is_overdue(&self, now: Instant) -> bool {
+        self.may_be_overdue() && now.since(self.since) >= PAUSE_MAX
+    }
+
+    /// Whether everybody is to report often, as it goes on when all do.
+    fn is_changing(&self) -> bool {
+        self.change.is_under_way() && !self.is_held_up
+    }
+
+    /// A proxy is silent, or none is any more. It goes on when all have been asked again to report often.
+    fn hold_up(&mut self, is_held_up: bool) {
+        if is_held_up && !self.is_held_up {
+            let (goal, followers) = (self.change.goal(), self.change.followers().len());
+            // To set the same goal again forgets who reports often, and it can be set because it is not reached.
+            let _ = self.change.set_goal(goal, followers);
+        }
+        self.is_held_up = is_held_up;
+    }
+
+    fn may_be_overdue(&self) -> bool {
+        self.change.step().stage == Stage::Quiesced && !self.is_taken_over
+    }
+}
+
+impl Life {
+    fn new(now: Instant, heartbeat: &Heartbeat, former: Vec<BootId>) -> Self {
+        Life {
+            boot: heartbeat.boot,
+            host: heartbeat.host.clone(),
+            port: heartbeat.port,
+            former,
+            heard: now,
+        }
+    }
+
+    /// Passes the name on to the process that has sent this.
+    fn pass_on(&mut self, now: Instant, heartbeat: &Heartbeat) {
+        let mut former = core::mem::take(&mut self.former);
+        if former.len() == FORMER_LIVES_MAX {
+            former.remove(0);
+        }
+        former.push(self.boot);
+        *self = Life::new(now, heartbeat, former);
+    }
+}
+
+impl Changes {
+    /// Nobody follows anything.
+    pub(crate) fn new(silent: Duration) -> Self {
+        Changes {
+            silent,
+            pools: BTreeMap::new(),
+            proxies: BTreeMap::new(),
+            journal: Journal::default(),
+        }
+    }
+
+    /// Whether what a proxy says can be used. O(pools).
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn check(&self, now: Instant, heartbeat: &Heartbeat) -> Result<(), Refusal> {
+        if heartbeat.leaves {
+            return Ok(());
+        }
+        self.check_name(now, heartbeat)?;
+        let mut listed = BTreeSet::new();
+        for followed in &heartbeat.pools {
+            if !listed.insert(&followed.pool) || self.is_foreign(heartbeat.boot, followed) {
+                let pool = followed.pool.clone();
+                return Err(Refusal::ForeignStep { pool });
+            }
+        }
+        let is_new = |pool: &&&String| !self.pools.contains_key(**pool);
+        let count = self.pools.len() + listed.iter().filter(is_new).count();
+        match count <= FOLLOWED_POOLS_MAX {
+            true => Ok(()),
+            false => Err(Refusal::TooManyPools { count }),
+        }
+    }
+
+    fn check_name(&self, now: Instant, heartbeat: &Heartbeat) -> Result<(), Refusal> {
+        let name = &heartbeat.name;
+        let follows = !heartbeat.pools.is_empty();
+        let Some(holder) = self.proxies.get(name) else {
+            return match follows && self.proxies.len() >= PROXIES_MAX {
+                true => Err(Refusal::TooManyProxies),
+                false => Ok(()),
+            };
+        };
+        if holder.former.contains(&heartbeat.boot) {
+            return Err(Refusal::DuplicateName {
+                name: name.clone(),
+                boot: heartbeat.boot,
+            });
+        }
+        let is_alive = now.since(holder.heard) < self.silent / NAME_HELD_PER_SILENCE;
+        if follows && holder.boot != heartbeat.boot && is_alive {
+            return Err(Refusal::NameTaken {
+                name: name.clone(),
+                host: holder.host.clone(),
+                port: holder.port,
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether a proxy says of a pool what nobody can have told it, or a version so great that few are left.
+    fn is_foreign(&self, boot: BootId, followed: &FollowedPool) -> bool {
+        let known = self.pools.get(&followed.pool).map(|led| &led.change);
+        let fresh = Change::default();
+        let change = known.unwrap_or(&fresh);
+        let told = followed.told.map_or(0, |step| step.version);
+        let is_too_great = told > TAKEN_OVER_MAX.max(change.step().version);
+        is_too_great || change.check(&said(boot, followed)).is_err()
+    }
+
+    /// Takes in what a proxy says, which was [checked](Self::check), and goes on with what waited for it. O(pools · log proxies), and
+    /// O(proxies) for each change that is under way.
+    pub(crate) fn hear(&mut self, now: Now, heartbeat: &Heartbeat) {
+        let name = &heartbeat.name;
+        let known = self.proxies.get(name).map(|life| life.boot);
+        let is_holder = known == Some(heartbeat.boot);
+        if heartbeat.leaves {
+            if is_holder {
+                self.forget_proxy(now, name, ChangeNews::ProxyLeft);
+            }
+            return;
+        }
+        // Who follows nothing takes no name from who does.
+        if !is_holder && heartbeat.pools.is_empty() {
+            return;
+        }
+        let was_silent = self.is_silent(now.monotonic, name);
+        self.meet(now.monotonic, heartbeat);
+        if was_silent {
+            self.look(now.monotonic);
+        }
+        self.drop_unlisted(now, heartbeat);
+        for followed in &heartbeat.pools {
+            self.hear_of(now, heartbeat, followed);
+            self.go_on(now, &followed.pool);
+        }
+    }
+
+    /// The name is of the process that has sent this.
+    fn meet(&mut self, now: Instant, heartbeat: &Heartbeat) {
+        match self.proxies.get_mut(&heartbeat.name) {
+            Some(life) if life.boot == heartbeat.boot => life.heard = now,
+            Some(life) => {
+                life.pass_on(now, heartbeat);
+                self.journal.has_news = true;
+            }
+            None => {
+                let life = Life::new(now, heartbeat, Vec::new());
+                self.proxies.insert(heartbeat.name.clone(), life);
+                self.journal.has_news = true;
+            }
+        }
+    }
+
+    /// A proxy follows only what it names.
+    fn drop_unlisted(&mut self, now: Now, heartbeat: &Heartbeat) {
+        let name = heartbeat.name.as_str();
+        let is_listed = |pool: &str| heartbeat.pools.iter().any(|listed| listed.pool == pool);
+        let followed = self.followed_by(name);
+        for pool in followed.iter().filter(|pool| !is_listed(pool)) {
+            self.drop_follower(now, pool, name, ChangeNews::ProxyLeft);
+        }
+        if heartbeat.pools.is_empty() {
+            self.proxies.remove(name);
+        }
+    }
+
+    fn followed_by(&self, proxy: &str) -> Vec<String> {
+        let followed = self.pools.iter();
+        let followed = followed.filter(|(_, led)| led.change.followers().contains_key(proxy));
+        followed.map(|(pool, _)| pool.clone()).collect()
+    }
+
+    fn hear_of(&mut self, now: Now, heartbeat: &Heartbeat, followed: &FollowedPool) {
+        let (pool, name) = (&followed.pool, &heartbeat.name);
+        let led = self.pools.entry(pool.clone());
+        let led = led.or_insert_with(|| Led::new(now.monotonic));
+        let (before, known) = (led.change.step(), led.boot_of(name));
+        let has_news = led.change.hear(name, said(heartbeat.boot, followed));
+        // What makes no sense was refused before.
+        if has_news != Ok(true) {
+            return;
+        }
+        self.journal.has_news = true;
+        let step = led.change.step();
+        if step != before {
+            led.since = now.monotonic;
+            led.is_taken_over = true;
+            let from = vec![name.clone()];
+            (self.journal).note(now, pool, ChangeNews::TakenOver, from, step);
+        }
+        let news = match known {
+            None => ChangeNews::ProxyJoined,
+            Some(boot) if boot != heartbeat.boot => ChangeNews::ProxyReplaced,
+            Some(_) => return,
+        };
+        (self.journal).note(now, pool, news, vec![name.clone()], step);
+    }
+
+    /// A proxy follows nothing any more. Gives what it followed.
+    fn forget_proxy(&mut self, now: Now, name: &str, why: ChangeNews) -> Vec<String> {
+        let followed = self.followed_by(name);
+        for pool in &followed {
+            self.drop_follower(now, pool, name, why);
+        }
+        self.journal.has_news |= self.proxies.remove(name).is_some();
+        followed
+    }
+
+    /// A proxy does not follow a pool any more, and what waited for it goes on.
+    fn drop_follower(&mut self, now: Now, pool: &str, name: &str, why: ChangeNews) {
+        let Some(led) = self.pools.get_mut(pool) else {
+            return;
+        };
+        if led.change.forget(name) {
+            let step = led.change.step();
+            (self.journal).note(now, pool, why, vec![name.to_owned()], step);
+        }
+        self.look(now.monotonic);
+        self.go_on(now, pool);
+    }
+
+    /// Looks who is silent. O(pools · proxies).
+    pub(crate) fn look(&mut self, now: Instant) {
+        let is_held_up = |led: &Led| {
+            let waits = led.change.is_under_way() && led.change.step().stage != Stage::Quiesced;
+            let mut names = led.change.followers().keys();
+            waits && names.any(|name| self.is_silent(now, name))
+        };
+        let held_up: Vec<bool> = self.pools.values().map(is_held_up).collect();
+        for (led, is_held_up) in self.pools.values_mut().zip(held_up) {
+            led.hold_up(is_held_up);
+        }
+    }
+
+    fn is_silent(&self, now: Instant, proxy: &str) -> bool {
+        let life = self.proxies.get(proxy);
+        life.is_some_and(|life| now.since(life.heard) >= self.silent)
+    }
+
+    /// Publishes what nobody holds up, and forgets a change of which nothing is left.
+    fn go_on(&mut self, now: Now, pool: &str) {
+        let Some(led) = self.pools.get_mut(pool) else {
+            return;
+        };
+        while led.change.advance() {
+            led.since = now.monotonic;
+            let step = led.change.step();
+            (self.journal).note(now, pool, ChangeNews::StepPublished, Vec::new(), step);
+        }
+        if led.change.is_over() && led.change.step().stage == Stage::Former {
+            self.pools.remove(pool);
+            self.journal.has_news = true;
+        }
+    }
+
+    /// Withdraws what lets requests wait for too long. O(pools).
+    pub(crate) fn tend(&mut self, now: Now) {
+        let is_overdue = |(_, led): &(&String, &Led)| led.is_overdue(now.monotonic);
+        let overdue = self.pools.iter().filter(is_overdue);
+        let overdue: Vec<String> = overdue.map(|(pool, _)| pool.clone()).collect();
+        for pool in overdue {
+            self.withdraw_overdue(now, &pool);
+        }
+    }
+
+    fn withdraw_overdue(&mut self, now: Now, pool: &str) {
+        let Some(led) = self.pools.get_mut(pool) else {
+            return;
+        };
+        let change = &mut led.change;
+        let version = change.step().version;
+        let is_late =
+            |f: &evenkeel_schemes::change::Follower| f.acknowledged < version || !f.hurries;
+        let late = change.followers().iter().filter(|(_, f)| is_late(f));
+        let late = late.map(|(name, _)| name.clone()).collect();
+        if change.withdraw().is_ok() {
+            led.since = now.monotonic;
+            let step = change.step();
+            (self.journal).note(now, pool, ChangeNews::WithdrawnUnacknowledged, late, step);
+        }
+        self.go_on(now, pool);
+    }
+
+    /// When [`tend`](Self::tend) has something to do at the latest.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let waiting = self.pools.values().filter(|led| led.may_be_overdue());
+        waiting.map(|led| led.since + PAUSE_MAX).min()
+    }
+
+    /// What a proxy is told, whose heartbeat was taken in, and whether it is to report
+    /// [often](crate::limits::INTERVAL_CHANGING).
+    pub(crate) fn answer(&mut self, heartbeat: &Heartbeat) -> (Vec<PoolStep>, bool) {
+        let name = &heartbeat.name;
+        let mut steps = Vec::new();
+        let mut hurries = false;
+        for followed in &heartbeat.pools {
+            let Some(led) = self.pools.get_mut(&followed.pool) else {
+                continue;
+            };
+            // Who has just left is told nothing.
+            if led.boot_of(name) != Some(heartbeat.boot) {
+                continue;
+            }
+            hurries |= led.is_changing();
+            steps.push(PoolStep {
+                pool: followed.pool.clone(),
+                step: led.change.step(),
+            });
+        }
+        if hurries {
+            self.note_hurried(heartbeat);
+        }
+        (steps, hurries)
+    }
+
+    fn note_hurried(&mut self, heartbeat: &Heartbeat) {
+        for followed in &heartbeat.pools {
+            let led = self.pools.get_mut(&followed.pool);
+            if let Some(led) = led.filter(|led| led.is_changing()) {
+                led.change.note_hurried(&heartbeat.name);
+            }
+        }
+    }
+
+    /// The coordinator itself has not run for a while: nobody was silent because of that.
+    pub(crate) fn notice_pause(&mut self, now: Instant) {
+        for life in self.proxies.values_mut() {
+            life.heard = now;
+        }
+    }
+
+    /// Whether something is to be saved since this was last asked.
+    pub(crate) fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.journal.has_news)
+    }
+
+    /// The last [`CHANGE_EVENTS_MAX`](crate::limits::CHANGE_EVENTS_MAX) events, oldest first.
+    pub(crate) fn events(&self) -> impl ExactSizeIterator<Item = &ChangeEvent> {
+        self.journal.events.iter()
+    }
+
+    /// Counts since the process started.
+    pub(crate) fn counts(&self) -> ChangeCounts {
+        self.journal.counts
+    }
+}
+
+/// What a proxy says of a pool.
+fn said(boot: BootId, followed: &FollowedPool) -> Followed {
+    Followed {
+        boot,
+        told: followed.told,
+        acknowledged: followed.acknowledged,
+    }
+}

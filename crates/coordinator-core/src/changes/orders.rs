@@ -1,0 +1,87 @@
+//! What operators order of changes.
+
+use evenkeel_schemes::stage::Stage;
+use evenkeel_types::{Instant, Now};
+
+use super::{ChangeNews, ChangeRefusal, Changes, Led};
+
+impl Changes {
+    fn led(&mut self, pool: &str) -> Result<&mut Led, ChangeRefusal> {
+        let led = self.pools.get_mut(pool);
+        led.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })
+    }
+
+    /// A pool's change is to go on to this stage; so many proxies follow it, as an operator says.
+    pub(crate) fn begin(
+        &mut self,
+        now: Now,
+        pool: &str,
+        goal: Stage,
+        proxies: usize,
+    ) -> Result<(), ChangeRefusal> {
+        if !matches!(goal, Stage::Warming | Stage::Done) {
+            return Err(ChangeRefusal::BadGoal { goal });
+        }
+        if proxies == 0 {
+            return Err(ChangeRefusal::NoProxies);
+        }
+        let led = self.led(pool)?;
+        let set = led.change.set_goal(goal, proxies);
+        set.map_err(|refused| ChangeRefusal::of(pool, proxies, &refused))?;
+        if core::mem::take(&mut led.is_taken_over) {
+            // From now on it may be overdue: the proxies get their time to follow.
+            led.since = now.monotonic;
+        }
+        let step = led.change.step();
+        self.journal.note_goal(now, pool, goal, step);
+        self.go_on(now, pool);
+        Ok(())
+    }
+
+    /// Takes a pool's change back.
+    pub(crate) fn withdraw(&mut self, now: Now, pool: &str) -> Result<(), ChangeRefusal> {
+        let led = self.led(pool)?;
+        let before = led.change.step();
+        let stage = before.stage;
+        if led.is_taken_over && stage == Stage::Quiesced {
+            let pool = pool.to_owned();
+            return Err(ChangeRefusal::Unconfirmed { pool, stage });
+        }
+        let followers = led.change.followers().len();
+        let withdrawn = led.change.withdraw();
+        withdrawn.map_err(|refused| ChangeRefusal::of(pool, followers, &refused))?;
+        let step = led.change.step();
+        if step != before {
+            led.since = now.monotonic;
+        }
+        let whom = Vec::new();
+        (self.journal).note(now, pool, ChangeNews::Withdrawn, whom, step);
+        self.go_on(now, pool);
+        Ok(())
+    }
+
+    /// Forgets a pool's change that nobody follows any more.
+    pub(crate) fn forget_pool(&mut self, now: Now, pool: &str) -> Result<(), ChangeRefusal> {
+        let led = self.led(pool)?;
+        let known = led.change.followers().len();
+        if known > 0 {
+            let pool = pool.to_owned();
+            return Err(ChangeRefusal::StillFollowed { pool, known });
+        }
+        let step = led.change.step();
+        self.pools.remove(pool);
+        let whom = Vec::new();
+        (self.journal).note(now, pool, ChangeNews::PoolForgotten, whom, step);
+        Ok(())
+    }
+
+    /// When a proxy was last heard that follows a pool.
+    pub(crate) fn last_heard(&self, proxy: &str) -> Option<Instant> {
+        self.proxies.get(proxy).map(|life| life.heard)
+    }
+
+    /// The process of a proxy has ended, as an operator says. Gives the pools that it followed.
+    pub(crate) fn remove(&mut self, now: Now, proxy: &str) -> Vec<String> {
+        self.forget_proxy(now, proxy, ChangeNews::ProxyRemoved)
+    }
+}

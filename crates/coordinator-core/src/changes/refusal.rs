@@ -1,0 +1,124 @@
+//! Why an order about changes of pools is refused.
+
+use evenkeel_schemes::change::NoChange;
+use evenkeel_schemes::stage::Stage;
+
+/// Why something is not done with a pool's change. Nothing has changed then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeRefusal {
+    /// Nobody follows it here.
+    #[error(
+        "no proxy follows a pool of the name {pool:?} here; `evenkeel changes` lists those that are followed"
+    )]
+    UnknownPool {
+        /// The name.
+        pool: String,
+    },
+    /// Only two stages are resting places that one goes on to.
+    #[error("a change can go to warming or to done, not to {goal}")]
+    BadGoal {
+        /// The stage.
+        goal: Stage,
+    },
+    /// An operator has to know of one at least.
+    #[error("say how many proxies have the pool: 1 at least")]
+    NoProxies,
+    /// It is there already.
+    #[error("pool {pool} is at stage {stage} already")]
+    Reached {
+        /// The pool.
+        pool: String,
+        /// Where it is.
+        stage: Stage,
+    },
+    /// Not as many follow as an operator says that there are.
+    #[error(
+        "{known} {proxies} pool {pool}, not {said}: a proxy that is not known here would be left behind; \
+         `evenkeel changes` lists those that are known",
+        proxies = follow(*.known)
+    )]
+    OtherCount {
+        /// The pool.
+        pool: String,
+        /// How many follow.
+        known: usize,
+        /// How many there are said to be.
+        said: usize,
+    },
+    /// There is no way back.
+    #[error(
+        "pool {pool} is at stage {stage}: a change can be withdrawn until the pool is warming, since then there are items \
+         here that the former servers do not have"
+    )]
+    PastReturn {
+        /// The pool.
+        pool: String,
+        /// Where it is.
+        stage: Stage,
+    },
+    /// It was taken over, and a proxy that is not known here may be further than those that are.
+    #[error(
+        "pool {pool} is at stage {stage} by what a proxy has said, and another may be further; first say how many proxies \
+         there are: `evenkeel changes begin {pool} --to warming --proxies N`"
+    )]
+    Unconfirmed {
+        /// The pool.
+        pool: String,
+        /// Where it is.
+        stage: Stage,
+    },
+    /// Proxies follow it.
+    #[error(
+        "{known} {proxies} pool {pool}: take it out of their files, or end them, before it is forgotten",
+        proxies = follow(*.known)
+    )]
+    StillFollowed {
+        /// The pool.
+        pool: String,
+        /// How many.
+        known: usize,
+    },
+}
+
+fn follow(count: usize) -> &'static str {
+    match count {
+        1 => "proxy follows",
+        _ => "proxies follow",
+    }
+}
+
+impl ChangeRefusal {
+    /// What the change of a pool has to say, of which so many proxies are said to be there.
+    pub(super) fn of(pool: &str, said: usize, refused: &NoChange) -> Self {
+        let pool = pool.to_owned();
+        match *refused {
+            NoChange::Reached(stage) => ChangeRefusal::Reached { pool, stage },
+            NoChange::OtherCount(known) => ChangeRefusal::OtherCount { pool, known, said },
+            NoChange::PastReturn(stage) => ChangeRefusal::PastReturn { pool, stage },
+        }
+    }
+}
+
+/// Why a proxy is not removed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RemoveProxyRefusal {
+    /// No proxy of that name is known.
+    #[error("no proxy is named {name:?}; `evenkeel proxies` lists those that are known")]
+    UnknownProxy {
+        /// The name.
+        name: String,
+    },
+    /// It was heard a moment ago.
+    #[error(
+        "proxy {name:?} was heard {silent_ms} ms ago, so its process has not ended for certain: end it first, and try again \
+         when it has been silent for {wanted_ms} ms"
+    )]
+    StillHeard {
+        /// The name.
+        name: String,
+        /// How long it has been silent, in milliseconds.
+        silent_ms: u64,
+        /// How long it has to be.
+        wanted_ms: u64,
+    },
+}

@@ -1,0 +1,132 @@
+//! What is saved of changes: all that was told, and who was told it.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use evenkeel_control::check_name;
+use evenkeel_schemes::change::{Change, VERSION_MAX};
+use evenkeel_types::{BootId, Instant};
+use serde::{Deserialize, Serialize};
+
+use super::{Changes, Led, Life};
+use crate::limits::{FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, PROXIES_MAX};
+
+/// The changes of pools that a coordinator leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedChanges {
+    /// By the pool's name.
+    #[serde(default)]
+    pub pools: BTreeMap<String, SavedChange>,
+    /// The proxies that follow, by name.
+    #[serde(default)]
+    pub proxies: BTreeMap<String, SavedFollower>,
+}
+
+/// The change of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedChange {
+    /// Step, goal, and who follows.
+    pub change: Change,
+    /// It was taken over from a proxy, and no operator has said since how many there are.
+    #[serde(default)]
+    pub taken_over: bool,
+}
+
+/// The process that has a proxy's name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedFollower {
+    /// Its life.
+    pub boot: BootId,
+    /// Where it is reached.
+    pub host: String,
+    /// Its port; 0 for none.
+    pub port: u16,
+    /// Lives that had the name before, the latest last.
+    #[serde(default)]
+    pub former: Vec<BootId>,
+}
+
+impl SavedChanges {
+    /// What about them contradicts itself, if anything.
+    pub(crate) fn contradiction(&self) -> Option<&'static str> {
+        if self.pools.len() > FOLLOWED_POOLS_MAX || self.proxies.len() > PROXIES_MAX {
+            return Some("more pools or proxies are followed or follow than there can be");
+        }
+        let mut names = self.pools.keys().chain(self.proxies.keys());
+        if !names.all(|name| check_name("name", name).is_ok()) {
+            return Some("a pool or a proxy that follows has no name");
+        }
+        let is_long = |proxy: &SavedFollower| proxy.former.len() > FORMER_LIVES_MAX;
+        if self.proxies.values().any(is_long) {
+            return Some("a proxy has too many former lives");
+        }
+        (self.pools.values()).find_map(|saved| self.contradiction_of(&saved.change))
+    }
+
+    fn contradiction_of(&self, change: &Change) -> Option<&'static str> {
+        let step = change.step();
+        if !(1..=VERSION_MAX).contains(&step.version) {
+            return Some("a step's version is none");
+        }
+        if change.goal() < step.stage {
+            return Some("a change has passed its goal");
+        }
+        let is_known = |(name, boot): (&String, BootId)| {
+            let known = self.proxies.get(name);
+            known.is_some_and(|known| known.boot == boot)
+        };
+        let followers = change.followers().iter();
+        let mut lives = followers.map(|(name, follower)| (name, follower.boot));
+        let is_sound = lives.all(is_known);
+        (!is_sound).then_some("a proxy follows that is not known, or another life of it")
+    }
+}
+
+impl Changes {
+    /// Those of a former coordinator go on: each proxy was heard now, and each step was just published.
+    pub(crate) fn restore(silent: Duration, now: Instant, saved: SavedChanges) -> Self {
+        let led = |saved: SavedChange| Led {
+            change: saved.change,
+            is_taken_over: saved.taken_over,
+            is_held_up: false,
+            since: now,
+        };
+        let life = |saved: SavedFollower| Life {
+            boot: saved.boot,
+            host: saved.host,
+            port: saved.port,
+            former: saved.former,
+            heard: now,
+        };
+        let pools = saved.pools.into_iter();
+        let proxies = saved.proxies.into_iter();
+        Changes {
+            pools: pools.map(|(pool, saved)| (pool, led(saved))).collect(),
+            proxies: proxies.map(|(name, saved)| (name, life(saved))).collect(),
+            ..Changes::new(silent)
+        }
+    }
+
+    /// What is to be saved. O(pools · proxies).
+    pub(crate) fn saved(&self) -> SavedChanges {
+        let change = |led: &Led| SavedChange {
+            change: led.change.clone(),
+            taken_over: led.is_taken_over,
+        };
+        let follower = |life: &Life| SavedFollower {
+            boot: life.boot,
+            host: life.host.clone(),
+            port: life.port,
+            former: life.former.clone(),
+        };
+        let (pools, proxies) = (self.pools.iter(), self.proxies.iter());
+        SavedChanges {
+            pools: pools
+                .map(|(pool, led)| (pool.clone(), change(led)))
+                .collect(),
+            proxies: proxies
+                .map(|(name, life)| (name.clone(), follower(life)))
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What is shown of changes, and what they wait for in words.
+
+use core::time::Duration;
+
+use evenkeel_schemes::change::Follower;
+use evenkeel_schemes::stage::Stage;
+use evenkeel_types::{BootId, Instant};
+use serde::{Deserialize, Serialize};
+
+use super::{Changes, Led};
+use crate::duration::millis;
+
+/// Names that a hint tells at most.
+const NAMED_MAX: usize = 3;
+
+/// All changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangesView {
+    /// Of the pools that are followed or were, by name.
+    pub changes: Vec<ChangeView>,
+}
+
+/// The change of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeView {
+    /// The pool's name.
+    pub pool: String,
+    /// What its proxies are to work by.
+    pub stage: Stage,
+    /// How far it is to go.
+    pub goal: Stage,
+    /// The number of the present step.
+    pub version: u64,
+    /// Milliseconds for which the step has stood, as far as this coordinator process knows.
+    pub since_ms: u64,
+    /// Who follows, by name.
+    pub proxies: Vec<FollowerView>,
+    /// Names of those that have not acknowledged the present step.
+    pub waits_for: Vec<String>,
+    /// What it waits for and what to do, in one sentence for people.
+    pub hint: String,
+}
+
+/// A proxy that follows a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FollowerView {
+    /// Its name.
+    pub name: String,
+    /// Its present life.
+    pub boot: BootId,
+    /// The newest version that it has acknowledged, as far as this coordinator process has heard. 0 for none.
+    pub acknowledged: u64,
+    /// Milliseconds since its last heartbeat.
+    pub silent_ms: u64,
+}
+
+/// How far a change is to go, and how many proxies there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BeginRequest {
+    /// `warming` or `done`.
+    pub goal: Stage,
+    /// How many proxies have the pool, as the operator knows. At least 1.
+    pub proxies: usize,
+}
+
+/// A pool of which nothing is known any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForgottenPoolView {
+    /// Its name.
+    pub pool: String,
+}
+
+/// A proxy that was removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovedProxyView {
+    /// Its name.
+    pub proxy: String,
+    /// Pools that it followed, and that do not wait for it any more.
+    pub pools: Vec<String>,
+}
+
+impl Changes {
+    /// All of them, to be shown. O(pools · proxies).
+    pub(crate) fn views(&self, now: Instant) -> ChangesView {
+        let pools = self.pools.iter();
+        let view = |(pool, led): (&String, &Led)| self.view_of(now, pool, led);
+        ChangesView {
+            changes: pools.map(view).collect(),
+        }
+    }
+
+    /// One of them, to be shown.
+    pub(crate) fn view(&self, now: Instant, pool: &str) -> Option<ChangeView> {
+        let led = self.pools.get(pool)?;
+        Some(self.view_of(now, pool, led))
+    }
+
+    fn view_of(&self, now: Instant, pool: &str, led: &Led) -> ChangeView {
+        let change = &led.change;
+        let proxy = |(name, follower): (&String, &Follower)| FollowerView {
+            name: name.clone(),
+            boot: follower.boot,
+            acknowledged: follower.acknowledged,
+            silent_ms: millis(self.silence_of(now, name)),
+        };
+        ChangeView {
+            pool: pool.to_owned(),
+            stage: change.step().stage,
+            goal: change.goal(),
+            version: change.step().version,
+            since_ms: millis(now.since(led.since)),
+            proxies: change.followers().iter().map(proxy).collect(),
+            waits_for: change.waits_for().map(str::to_owned).collect(),
+            hint: self.hint(now, pool, led),
+        }
+    }
+
+    fn silence_of(&self, now: Instant, proxy: &str) -> Duration {
+        self.last_heard(proxy)
+            .map_or(Duration::ZERO, |at| now.since(at))
+    }
+
+    /// What a change waits for.
+    fn hint(&self, now: Instant, pool: &str, led: &Led) -> String {
+        let change = &led.change;
+        let stage = change.step().stage;
+        if change.followers().is_empty() {
+            return format!(
+                "no proxy follows the pool any more; when none has it in its file: evenkeel changes forget {pool}"
+            );
+        }
+        if led.is_taken_over {
+            return taken_over(pool, stage);
+        }
+        if let Some(waits) = self.wait(now, led) {
+            return waits;
+        }
+        match stage {
+            Stage::Former => format!(
+                "the former servers are asked; to go on, N being the number of proxies that have the pool: evenkeel changes begin {pool} --to warming --proxies N"
+            ),
+            Stage::Warming => format!(
+                "what is not here yet is brought from the former servers; when the pool is warm: evenkeel changes begin {pool} --to done --proxies N"
+            ),
+            Stage::Done => "the former servers are not asked any more, and warm_from can be taken out of the proxies' files".into(),
+            // Nothing rests there.
+            Stage::Quiesced | Stage::Closing => "the next step is about to be published".into(),
+        }
+    }
+
+    /// For whom it waits, if for anybody: who is silent, and otherwise who is behind.
+    fn wait(&self, now: Instant, led: &Led) -> Option<String> {
+        let change = &led.change;
+        let behind: Vec<&str> = change.waits_for().collect();
+        let is_under_way = change.is_under_way();
+        let unhurried = change
+            .followers()
+            .iter()
+            .filter(|(_, f)| is_under_way && !f.hurries);
+        let unhurried: Vec<&str> = unhurried.map(|(name, _)| name.as_str()).collect();
+        let mut awaited = behind.iter().chain(&unhurried).copied();
+        let silent = awaited.find(|name| self.is_silent(now, name));
+        if let Some(name) = silent {
+            let seconds = self.silence_of(now, name).as_secs();
+            return Some(format!(
+                "waits for proxy {name}, which has been silent for {seconds} s; if its process has ended: evenkeel proxies remove {name}"
+            ));
+        }
+        if !behind.is_empty() {
+            return Some(format!(
+                "waits for {} to end what began by the step before",
+                named(&behind)
+            ));
+        }
+        let waits = || format!("waits for {} to report more often", named(&unhurried));
+        (!unhurried.is_empty()).then(waits)
+    }
+}
+
+/// What to do with a change whose step was taken over.
+fn taken_over(pool: &str, stage: Stage) -> String {
+    let goal = match stage {
+        Stage::Former | Stage::Quiesced => Stage::Warming,
+        Stage::Warming | Stage::Closing => Stage::Done,
+        Stage::Done => {
+            return "done, by what a proxy has said: this coordinator had lost its state".into();
+        }
+    };
+    let waiting = match stage {
+        Stage::Quiesced => "; requests for the pool wait until then",
+        _ => "",
+    };
+    format!(
+        "this coordinator had lost its state and has the step from a proxy; it goes on when you say how many there are: evenkeel changes begin {pool} --to {goal} --proxies N{waiting}"
+    )
+}
+
+/// Some names, and how many there are besides.
+fn named(names: &[&str]) -> String {
+    let shown = names[..names.len().min(NAMED_MAX)].join(", ");
+    let word = if names.len() == 1 { "proxy" } else { "proxies" };
+    match names.len().saturating_sub(NAMED_MAX) {
+        0 => format!("{word} {shown}"),
+        more => format!("{word} {shown} and {more} more"),
+    }
+}

@@ -1,0 +1,91 @@
+//! The calls about changes of pools, which pass from former servers to their own in steps.
+
+use axum::extract::rejection::{JsonRejection, PathRejection};
+use axum::extract::{Json, Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::answer::{Shared, bad_body, error, told, unsaved};
+use crate::desk::Unsaved;
+use evenkeel_coordinator_core::{BeginRequest, ChangeEventsBody, ChangeRefusal, CoordinatorCore};
+
+pub(crate) async fn list(State(desk): Shared) -> Response {
+    told(desk.look(|core, now| core.changes(now.monotonic)).await)
+}
+
+pub(crate) async fn events(State(desk): Shared) -> Response {
+    let events = |core: &CoordinatorCore, _| ChangeEventsBody {
+        events: core.change_events().cloned().collect(),
+    };
+    told(desk.look(events).await)
+}
+
+pub(crate) async fn begin(
+    State(desk): Shared,
+    pool: Result<Path<String>, PathRejection>,
+    body: Result<Json<BeginRequest>, JsonRejection>,
+) -> Response {
+    let Ok(Path(pool)) = pool else {
+        return bad_name();
+    };
+    let BeginRequest { goal, proxies } = match body {
+        Ok(Json(request)) => request,
+        Err(rejection) => return bad_body(&desk, &rejection),
+    };
+    let begun = desk.decide(|core, now| core.begin_change(now, &pool, goal, proxies));
+    answer(begun.await)
+}
+
+pub(crate) async fn withdraw(
+    State(desk): Shared,
+    pool: Result<Path<String>, PathRejection>,
+) -> Response {
+    let Ok(Path(pool)) = pool else {
+        return bad_name();
+    };
+    answer(
+        desk.decide(|core, now| core.withdraw_change(now, &pool))
+            .await,
+    )
+}
+
+pub(crate) async fn forget(
+    State(desk): Shared,
+    pool: Result<Path<String>, PathRejection>,
+) -> Response {
+    let Ok(Path(pool)) = pool else {
+        return bad_name();
+    };
+    answer(
+        desk.decide(|core, now| core.forget_change(now, &pool))
+            .await,
+    )
+}
+
+fn bad_name() -> Response {
+    let text = "the path should name a pool";
+    error(StatusCode::BAD_REQUEST, "bad_name", text.to_owned())
+}
+
+fn answer<T: Serialize>(done: Result<Result<T, ChangeRefusal>, Unsaved>) -> Response {
+    match done {
+        Ok(Ok(view)) => Json(view).into_response(),
+        Ok(Err(refusal)) => refused(&refusal),
+        Err(Unsaved) => unsaved(),
+    }
+}
+
+fn refused(refusal: &ChangeRefusal) -> Response {
+    let (status, reason) = match refusal {
+        ChangeRefusal::UnknownPool { .. } => (StatusCode::NOT_FOUND, "unknown_pool"),
+        ChangeRefusal::BadGoal { .. } => (StatusCode::BAD_REQUEST, "bad_goal"),
+        ChangeRefusal::NoProxies => (StatusCode::BAD_REQUEST, "no_proxies"),
+        ChangeRefusal::Reached { .. } => (StatusCode::CONFLICT, "reached"),
+        ChangeRefusal::OtherCount { .. } => (StatusCode::CONFLICT, "other_count"),
+        ChangeRefusal::PastReturn { .. } => (StatusCode::CONFLICT, "past_return"),
+        ChangeRefusal::Unconfirmed { .. } => (StatusCode::CONFLICT, "unconfirmed"),
+        ChangeRefusal::StillFollowed { .. } => (StatusCode::CONFLICT, "still_followed"),
+    };
+    error(status, reason, refusal.to_string())
+}
