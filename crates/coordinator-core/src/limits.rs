@@ -43,6 +43,9 @@ pub const INTERVAL_EAGER: Duration = Duration::from_millis(100);
 /// all proxies have heard of a step and acknowledged it.
 pub const INTERVAL_CHANGING: Duration = Duration::from_millis(5);
 
+/// Shortest time for which a pool's change stands at `closing`: placeholders live for two seconds, by clocks that count whole ones.
+pub const CLOSING_MIN: Duration = Duration::from_secs(3);
+
 /// A pool's change that lets requests wait for longer is withdrawn: several times what proxies that report [often](INTERVAL_CHANGING) and a
 /// coordinator that saves to a slow disk need, and less than clients wait for an answer.
 pub const PAUSE_MAX: Duration = Duration::from_millis(200);

@@ -18,8 +18,6 @@ pub enum MemberEvent {
     },
     /// A map newer than all before.
     Map(Arc<ClusterMap>),
-    /// A pool that the proxy follows is to work by this step, which is newer than all before.
-    Step(PoolStep),
     /// What the cluster's workers carry, when it has changed.
     ClusterLoad(ClusterLoad),
     /// The operator's choices: at first, and when they have changed.

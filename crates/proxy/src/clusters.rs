@@ -302,7 +302,6 @@ fn hear(
         | MemberEvent::ClusterLoad(_)
         | MemberEvent::Balances(_)
         | MemberEvent::Settings(_)
-        | MemberEvent::Step(_)
         | MemberEvent::MayEnd
         | MemberEvent::Answered { .. } => {}
         MemberEvent::Lost => eprintln!(

@@ -17,6 +17,8 @@
 //! - A proxy's name has one holder, as a server's. A process that was replaced stays replaced, and is told so.
 //! - Requests wait in `quiesced`, so everybody reports [often](crate::limits::INTERVAL_CHANGING) before it begins, and it is
 //!   withdrawn when it takes [too long](PAUSE_MAX). While a proxy is silent nothing can go on, and nobody reports often.
+//! - Placeholders of commands that were given up live for two seconds, so `closing` lasts for [three](CLOSING_MIN): in `done` nobody looks
+//!   at them any more before a command.
 //! - What was taken over from a proxy may not be the newest step that somebody was told. So a change that was taken over is neither
 //!   gone on with nor withdrawn before an operator has said how many proxies there are, and all of these have been heard.
 //! - A change that is done stays known when all proxies have ended: they come back and must not begin with the former servers. An operator
@@ -37,7 +39,8 @@ use evenkeel_schemes::stage::Stage;
 use evenkeel_types::{BootId, Instant, Now};
 
 use crate::limits::{
-    FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, NAME_HELD_PER_SILENCE, PAUSE_MAX, PROXIES_MAX,
+    CLOSING_MIN, FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, NAME_HELD_PER_SILENCE, PAUSE_MAX,
+    PROXIES_MAX,
 };
 use event::Journal;
 
@@ -107,8 +110,13 @@ impl Led {
     }
 
     /// Whether everybody is to report often, as it goes on when all do.
-    fn is_changing(&self) -> bool {
-        self.change.is_under_way() && !self.is_held_up
+    fn is_changing(&self, now: Instant) -> bool {
+        self.change.is_under_way() && !self.is_held_up && self.rests_until() <= Some(now)
+    }
+
+    /// Until when nothing goes on, whoever has acknowledged.
+    fn rests_until(&self) -> Option<Instant> {
+        (self.change.step().stage == Stage::Closing).then_some(self.since + CLOSING_MIN)
     }
 
     /// A proxy is silent, or none is any more. It goes on when all have been asked again to report often.
@@ -354,7 +362,7 @@ impl Changes {
         let Some(led) = self.pools.get_mut(pool) else {
             return;
         };
-        while led.change.advance() {
+        while led.rests_until() <= Some(now.monotonic) && led.change.advance() {
             led.since = now.monotonic;
             let step = led.change.step();
             (self.journal).note(now, pool, ChangeNews::StepPublished, Vec::new(), step);
@@ -365,8 +373,17 @@ impl Changes {
         }
     }
 
-    /// Withdraws what lets requests wait for too long. O(pools).
+    /// Goes on with what has rested, and withdraws what lets requests wait for too long. O(pools).
     pub(crate) fn tend(&mut self, now: Now) {
+        let has_rested = |(_, led): &(&String, &Led)| {
+            let until = led.rests_until();
+            led.change.is_under_way() && until.is_some_and(|until| until <= now.monotonic)
+        };
+        let rested = self.pools.iter().filter(has_rested);
+        let rested: Vec<String> = rested.map(|(pool, _)| pool.clone()).collect();
+        for pool in rested {
+            self.go_on(now, &pool);
+        }
         let is_overdue = |(_, led): &(&String, &Led)| led.is_overdue(now.monotonic);
         let overdue = self.pools.iter().filter(is_overdue);
         let overdue: Vec<String> = overdue.map(|(pool, _)| pool.clone()).collect();
@@ -394,14 +411,18 @@ impl Changes {
     }
 
     /// When [`tend`](Self::tend) has something to do at the latest.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        let waiting = self.pools.values().filter(|led| led.may_be_overdue());
-        waiting.map(|led| led.since + PAUSE_MAX).min()
+    pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
+        let overdue = self.pools.values().filter(|led| led.may_be_overdue());
+        let overdue = overdue.map(|led| led.since + PAUSE_MAX);
+        let resting = self.pools.values().filter(|led| led.change.is_under_way());
+        let resting = resting.filter_map(Led::rests_until);
+        let resting = resting.filter(|until| *until > now);
+        overdue.chain(resting).min()
     }
 
     /// What a proxy is told, whose heartbeat was taken in, and whether it is to report
     /// [often](crate::limits::INTERVAL_CHANGING).
-    pub(crate) fn answer(&mut self, heartbeat: &Heartbeat) -> (Vec<PoolStep>, bool) {
+    pub(crate) fn answer(&mut self, now: Instant, heartbeat: &Heartbeat) -> (Vec<PoolStep>, bool) {
         let name = &heartbeat.name;
         let mut steps = Vec::new();
         let mut hurries = false;
@@ -413,22 +434,22 @@ impl Changes {
             if led.boot_of(name) != Some(heartbeat.boot) {
                 continue;
             }
-            hurries |= led.is_changing();
+            hurries |= led.is_changing(now);
             steps.push(PoolStep {
                 pool: followed.pool.clone(),
                 step: led.change.step(),
             });
         }
         if hurries {
-            self.note_hurried(heartbeat);
+            self.note_hurried(now, heartbeat);
         }
         (steps, hurries)
     }
 
-    fn note_hurried(&mut self, heartbeat: &Heartbeat) {
+    fn note_hurried(&mut self, now: Instant, heartbeat: &Heartbeat) {
         for followed in &heartbeat.pools {
             let led = self.pools.get_mut(&followed.pool);
-            if let Some(led) = led.filter(|led| led.is_changing()) {
+            if let Some(led) = led.filter(|led| led.is_changing(now)) {
                 led.change.note_hurried(&heartbeat.name);
             }
         }

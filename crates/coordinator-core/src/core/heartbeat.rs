@@ -196,7 +196,7 @@ impl CoordinatorCore {
             None => interval,
         };
         let (pools, is_changing) = match heartbeat.kind {
-            MemberKind::Proxy => self.changes.answer(heartbeat),
+            MemberKind::Proxy => self.changes.answer(now, heartbeat),
             MemberKind::Server => (Vec::new(), false),
         };
         let interval = match is_changing {

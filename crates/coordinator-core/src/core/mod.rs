@@ -212,7 +212,9 @@ impl CoordinatorCore {
     /// When [`handle_timeout`](Self::handle_timeout) should next be called.
     pub fn poll_deadline(&self) -> Instant {
         let tick = self.last_called + self.config.silent / limits::TICKS_PER_SILENCE;
-        self.changes.deadline().map_or(tick, |at| tick.min(at))
+        self.changes
+            .deadline(self.last_called)
+            .map_or(tick, |at| tick.min(at))
     }
 
     /// Takes a map that a server offers, if it is to be taken over; whatever else is offered is ignored.

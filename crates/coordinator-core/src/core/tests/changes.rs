@@ -92,6 +92,16 @@ fn follow(world: &mut World, all: &mut [Follower], rounds: usize) {
     }
 }
 
+/// All report until the change is done, in less than twice the time for which it stands at `closing`.
+fn follow_to_done(world: &mut World, all: &mut [Follower]) {
+    let begun = world.now.monotonic;
+    while view(world).stage != Stage::Done {
+        follow(world, all, 1);
+        world.pass(PAUSE_MS / 4);
+        assert!(world.now.monotonic.since(begun) < 2 * limits::CLOSING_MIN);
+    }
+}
+
 fn begin(world: &mut World, goal: Stage, proxies: usize) -> Result<ChangeView, ChangeRefusal> {
     (world.core).begin_change(world.now, "main", goal, proxies)
 }
@@ -141,6 +151,11 @@ fn two_proxies_go_through_a_whole_change() {
     assert!(all[0].follow(&mut world) > INTERVAL_MS, "it is at its goal");
     begin(&mut world, Stage::Done, 2).unwrap();
     follow(&mut world, &mut all, 5);
+    assert_eq!(view(&world).stage, Stage::Closing, "placeholders live on");
+    let closing = world.now.monotonic;
+    follow_to_done(&mut world, &mut all);
+    assert!(world.now.monotonic.since(closing) > limits::CLOSING_MIN / 2);
+    follow(&mut world, &mut all, 2);
     let done = view(&world);
     assert_eq!((done.stage, done.version), (Stage::Done, 5));
     assert_eq!(done.proxies.len(), 2);
@@ -318,6 +333,7 @@ fn a_change_goes_on_from_what_was_saved_at_each_step() {
             }
             world.pass(INTERVAL_MS);
         }
+        follow_to_done(&mut world, &mut all);
         let done = view(&world);
         assert_eq!(
             (done.stage, done.version),
@@ -355,8 +371,7 @@ fn who_has_lost_its_state_takes_the_step_over_and_waits_for_a_word() {
         let words = "2 proxies follow pool main, not 3: a proxy that is not known here would be left behind";
         assert!(other.to_string().contains(words), "{other}");
         begin(&mut world, Stage::Done, 2).unwrap();
-        follow(&mut world, &mut all, 6);
-        assert_eq!(view(&world).stage, Stage::Done);
+        follow_to_done(&mut world, &mut all);
     }
 }
 
@@ -413,8 +428,7 @@ fn what_makes_no_sense_is_refused_and_not_used() {
     great.0.pools[0].told = step(1 << 52, Stage::Former);
     great.follow(&mut world);
     begin(&mut world, Stage::Done, 1).unwrap();
-    follow(&mut world, &mut [great], 9);
-    assert_eq!(view(&world).stage, Stage::Done);
+    follow_to_done(&mut world, &mut [great]);
     world.restart();
 }
 
@@ -519,7 +533,8 @@ fn another_life_follows_only_what_it_names() {
 fn a_change_that_is_done_outlives_its_followers_until_it_is_forgotten() {
     let (mut world, mut all) = followers::<1>();
     begin(&mut world, Stage::Done, 1).unwrap();
-    follow(&mut world, &mut all, 9);
+    follow_to_done(&mut world, &mut all);
+    follow(&mut world, &mut all, 2);
     let kept = world.core.forget_change(world.now, "main").unwrap_err();
     let words = "1 proxy follows pool main";
     assert!(kept.to_string().contains(words), "{kept}");
