@@ -35,6 +35,8 @@ pub struct Shared {
     seed: u64,
     keys: [String; KEYS.len()],
     writes_per_mille: u64,
+    /// Time between the answers to one burst of commands and the next.
+    thinking: Duration,
     /// When the clock of the history began.
     start: Instant,
     clients: AtomicU32,
@@ -52,6 +54,7 @@ impl Shared {
             seed,
             keys: KEYS.map(str::to_owned),
             writes_per_mille: WRITES_PER_MILLE,
+            thinking: Duration::ZERO,
             start: Instant::now(),
             clients: AtomicU32::new(0),
             writes: AtomicU64::new(0),
@@ -74,6 +77,11 @@ impl Shared {
             writes_per_mille,
             ..self
         }
+    }
+
+    /// With so much time between the answers to one burst of commands and the next.
+    pub fn thinking(self, thinking: Duration) -> Self {
+        Shared { thinking, ..self }
     }
 
     pub fn key(&self, key: usize) -> &str {
@@ -212,6 +220,7 @@ impl<'a> Application<'a> {
             while let Some(pending) = self.pending.pop_front() {
                 self.answer(stream, &pending)?;
             }
+            std::thread::sleep(self.shared.thinking);
         }
         Ok(())
     }

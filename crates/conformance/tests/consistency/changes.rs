@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 /// Longer than a request may take that a server does not answer.
 const GIVEN_UP: Duration = Duration::from_millis(900);
 
+/// What applications do between two bursts of commands. The change takes seconds, whose operations all have to be judged.
+const THINKING: Duration = Duration::from_millis(5);
+
 /// The proxies, and who leads them.
 struct Fleet {
     coordinator: Process,
@@ -136,9 +139,9 @@ fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
     });
     judge(told);
     let counts = counts(&fleet.proxies);
-    println!("{counts:?}");
-    // Both may have been started anew, but not at once.
-    assert!(counts["get_hits"] > 0, "{counts:?}");
+    // One of them was never started anew.
+    let looked = counts["fills_stored"] + counts["fills_absent"];
+    assert!(looked > 0, "{counts:?}");
 }
 
 fn wait(time: Duration) {
@@ -150,5 +153,5 @@ fn wait(time: Duration) {
 
 #[test]
 fn chaos_of_pools_that_are_led_to_other_servers() {
-    rounds(|random, shared| one_round(random, &shared));
+    rounds(|random, shared| one_round(random, &shared.thinking(THINKING)));
 }
