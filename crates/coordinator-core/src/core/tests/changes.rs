@@ -1,6 +1,7 @@
 //! Changes of pools in steps, and the proxies that follow them.
 
 mod followers;
+mod random;
 
 use super::*;
 use evenkeel_control::{FollowedPool, PoolStep};
