@@ -5,6 +5,7 @@ use clap::{Subcommand, ValueEnum};
 use evenkeel_coordinator_core::{
     BeginRequest, ChangeEvent, ChangeEventsBody, ChangeView, ChangesView, Stage,
 };
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Shows how pools pass from former memcached servers to their own, and what that waits for.
 ///
@@ -95,7 +96,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }),
         What::History => {
             let events = client.change_events()?;
-            format.print(&ChangeEventsBody { events }, history)
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            let now = now.map_or(0, |since_1970| since_1970.as_secs());
+            format.print(&ChangeEventsBody { events }, |body| history(body, now))
         }
     }
 }
@@ -133,11 +136,8 @@ fn details(change: &ChangeView) -> String {
             format!("{} ago", seconds(proxy.silent_ms)),
         ]
     });
-    let rows: Vec<_> = rows.collect();
-    format!(
-        "{text}\n{}",
-        ask::table("proxy|state|acknowledged|heard", rows)
-    )
+    let heads = "proxy|state|acknowledged|heard".split('|');
+    format!("{text}\n{}", ask::plain_table(heads, rows))
 }
 
 /// Where a change is, and where it goes.
@@ -165,7 +165,7 @@ fn withdrawn(change: &ChangeView) -> String {
 }
 
 /// A line for each event.
-fn history(body: &ChangeEventsBody) -> String {
+fn history(body: &ChangeEventsBody, now_unix_s: u64) -> String {
     if body.events.is_empty() {
         return "nothing has happened since the coordinator was started".to_owned();
     }
@@ -173,15 +173,16 @@ fn history(body: &ChangeEventsBody) -> String {
         let ChangeEvent { step, goal, .. } = event;
         let goal = goal.map(|goal| format!("to {goal}"));
         [
+            format!("{} s ago", now_unix_s.saturating_sub(event.unix_s.into())),
             event.pool.clone(),
-            event.unix_s.to_string(),
             event.what.to_string(),
             step.version.to_string(),
             step.stage.to_string(),
             goal.unwrap_or_else(|| event.proxies.join(", ")),
         ]
     });
-    ask::table("pool|unix time|what|step|stage|who, or where to", rows).to_string()
+    let heads = "when|pool|what|step|stage|who, or where to";
+    ask::plain_table(heads.split('|'), rows).to_string()
 }
 
 #[cfg(test)]
@@ -244,10 +245,11 @@ mod tests {
             event(ChangeNews::GoalSet, Some(Stage::Warming), &[]),
             event(ChangeNews::WithdrawnUnacknowledged, None, &["p1", "p2"]),
         ];
-        let text = history(&ChangeEventsBody { events });
+        let text = history(&ChangeEventsBody { events }, 1_700_000_012);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].contains("withdrawn_unacknowledged"), "{text}");
         assert!(lines[1].contains("p1, p2"), "{text}");
+        assert!(lines[1].contains(" 12 s ago"), "{text}");
         assert!(lines[2].contains("to warming"), "{text}");
     }
 

@@ -55,7 +55,8 @@ fn table(view: &ProxiesView) -> String {
         return "no proxies".to_owned();
     }
     let rows = view.proxies.iter().map(|proxy| {
-        let load = proxy.requests_per_second.iter().sum();
+        // The sum of nothing is -0.
+        let load = proxy.requests_per_second.iter().fold(0.0, |a, b| a + b);
         [
             proxy.name.clone(),
             format!("{}:{}", proxy.host, proxy.port),
@@ -66,7 +67,8 @@ fn table(view: &ProxiesView) -> String {
             proxy.config_hash.clone().unwrap_or_default(),
         ]
     });
-    ask::table("proxy|at|state|heard|map|requests/s|file", rows).to_string()
+    let heads = "proxy|at|state|heard|map|requests/s|file";
+    ask::plain_table(heads.split('|'), rows).to_string()
 }
 
 fn sentence(removed: &RemovedProxyView) -> String {

@@ -40,7 +40,7 @@ fn a_live_server_keeps_its_name() {
     assert_eq!(status.code(), Some(1));
     let said = second.stderr_text();
     assert!(
-        said.contains("the name \"s1\" is held by the server at 127.0.0.1:"),
+        said.contains("the name \"s1\" is held by the process at 127.0.0.1:"),
         "{said}"
     );
 

@@ -260,7 +260,11 @@ fn a_name_passes_on_when_its_holder_has_fallen_silent() {
         _ => None,
     });
     assert_eq!(refused.0, "name_taken");
-    assert!(refused.1.contains("held by the server at"), "{}", refused.1);
+    assert!(
+        refused.1.contains("held by the process at"),
+        "{}",
+        refused.1
+    );
     drop(older);
     younger.wait_map("a map", is_even);
 }
