@@ -221,7 +221,10 @@ fn take_over_servers(
         let settings = &wanted.settings;
         let kept = at_same_place.filter(|id| {
             let backend = core.backends.get(*id);
-            backend.is_some_and(|b| b.tls == settings.tls && b.login == settings.login)
+            let has_marks = settings.warm_from.is_some();
+            backend.is_some_and(|b| {
+                b.tls == settings.tls && b.login == settings.login && b.has_marks == has_marks
+            })
         });
         let name = server_name(&wanted.name, &format!("{}:{}", server.host, server.port));
         backends.push(match kept {

@@ -19,6 +19,11 @@ const FORMAT: u8 = b'1';
 /// The letter of a placeholder.
 const PLACEHOLDER: u8 = b'p';
 
+/// What a server is asked on each new connection whose pool has marks: a store that expires at once and leaves nothing, and is to tell its
+/// CAS unique. A server without meta commands, of a version that does not tell it, or started without uniques (`-C`) shows itself by its
+/// answer: there a fill would cover what others have written meanwhile.
+pub const TRIAL: &[u8] = b"ms \x01trial 0 c T-1\r\n\r\n";
+
 /// Whether an item with these client flags is a mark.
 #[inline]
 pub const fn is_mark(flags: u32) -> bool {

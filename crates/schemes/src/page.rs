@@ -52,7 +52,8 @@ An item of ours under an application's own key is a mark: client flags 116328327
 the kind, and sixteen hexadecimal digits that differ from mark to mark. There is one kind yet, `p`, a placeholder: somebody brings the item.
 Whatever has these flags is shown to nobody, in any dialect, also if it is of a format or kind that is not known. Pools with
 `warm_from` have marks; in these a store with the flags is refused (`CLIENT_ERROR client flags 1163283276 are the proxy's`, `flags_reserved`).
-Other pools compare nothing.
+Other pools compare nothing. On each new connection to a memcached of such a pool the proxy sends `ms \\x01trial 0 c T-1`, which stores nothing that lasts: a server that
+does not answer with a CAS unique has no meta commands, or no uniques (`-C`), and is out of use for this pool (`marks_refused` in `stats servers`).
 
 ## An item is brought from the former pool
 

@@ -45,6 +45,14 @@ pub(crate) fn greeted(
             backend.counters.logins_refused += 1;
             return Err(Unfit);
         }
+        (Peer::Memcached, reply) if backend.awaits_trial() => {
+            if holds_marks(reply) {
+                backend.holds_marks();
+                return Ok(());
+            }
+            backend.counters.marks_refused += 1;
+            return Err(Unfit);
+        }
         // What does not know `version` has at least answered in the protocol.
         (Peer::Memcached, Reply::Version(_) | Reply::Error) => {
             learn_speech(core, id, reply)?;
@@ -67,6 +75,15 @@ pub(crate) fn greeted(
     catch_up(core, now, id);
     core.backends.write(&mut core.outbox, id);
     Ok(())
+}
+
+/// Whether a server that answers a [trial](evenkeel_schemes::mark::TRIAL) so can hold marks. One that has no memory for it may.
+fn holds_marks(reply: &Reply<'_>) -> bool {
+    match reply {
+        Reply::Meta(meta) => meta.flags.unsigned(b'c').is_some_and(|unique| unique > 0),
+        Reply::ServerError(_) => true,
+        _ => false,
+    }
 }
 
 /// A server has answered the greeting.

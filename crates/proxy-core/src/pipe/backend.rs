@@ -83,7 +83,7 @@ pub(crate) enum Refused {
 
 /// How far the peer knows who we are, on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LoginStanding {
+enum Standing {
     /// Nothing was said.
     Unsaid,
     /// It was said; the answer is to come.
@@ -105,7 +105,11 @@ pub(crate) struct Backend {
     /// Who we say we are.
     pub login: Option<Arc<Login>>,
     /// What was said of it on this connection, if it was.
-    standing_of_login: LoginStanding,
+    standing_of_login: Standing,
+    /// Whether its pool has marks, which it has to be able to hold.
+    pub has_marks: bool,
+    /// Whether that was tried on this connection.
+    standing_of_trial: Standing,
     pub link: Link,
     /// What it understands, where it is any memcached.
     pub speech: Speech,
@@ -168,7 +172,9 @@ impl Backend {
             peer,
             tls: settings.tls,
             login: settings.login.clone(),
-            standing_of_login: LoginStanding::Unsaid,
+            standing_of_login: Standing::Unsaid,
+            has_marks: settings.warm_from.is_some() && peer == Peer::Memcached,
+            standing_of_trial: Standing::Unsaid,
             link: Link::Idle,
             speech: Speech::Unknown,
             connect_timeout: settings.connect_timeout,
@@ -450,27 +456,47 @@ impl Backend {
     pub fn connecting(&mut self, until: Instant) {
         debug_assert!(matches!(self.link, Link::Idle | Link::Down { .. }));
         self.link = Link::Connecting { until };
-        self.standing_of_login = LoginStanding::Unsaid;
+        self.standing_of_login = Standing::Unsaid;
+        self.standing_of_trial = Standing::Unsaid;
     }
 
     /// Who to say we are before the greeting. Once on each connection: whoever knows us would store it.
     pub fn login_to_say(&mut self) -> Option<Arc<Login>> {
-        if self.standing_of_login != LoginStanding::Unsaid {
+        if self.standing_of_login != Standing::Unsaid {
             return None;
         }
         let login = self.login.clone()?;
-        self.standing_of_login = LoginStanding::Said;
+        self.standing_of_login = Standing::Said;
         Some(login)
     }
 
     /// Whether the peer has yet to say that it knows us.
     pub fn awaits_login(&self) -> bool {
-        self.standing_of_login == LoginStanding::Said
+        self.standing_of_login == Standing::Said
     }
 
     /// The peer knows us.
     pub fn is_known(&mut self) {
-        self.standing_of_login = LoginStanding::Known;
+        self.standing_of_login = Standing::Known;
+    }
+
+    /// Whether to try before the greeting that it can hold marks. Once on each connection.
+    pub fn is_to_be_tried(&mut self) -> bool {
+        let is_to_be = self.has_marks && self.standing_of_trial == Standing::Unsaid;
+        if is_to_be {
+            self.standing_of_trial = Standing::Said;
+        }
+        is_to_be
+    }
+
+    /// Whether the peer has yet to show that it can hold marks.
+    pub fn awaits_trial(&self) -> bool {
+        self.standing_of_trial == Standing::Said
+    }
+
+    /// The peer can hold marks.
+    pub fn holds_marks(&mut self) {
+        self.standing_of_trial = Standing::Known;
     }
 
     /// Connected: greet.

@@ -13,6 +13,7 @@ use crate::stats::counters::ProxyStats;
 use crate::stats::per_route::PerRoute;
 use core::mem;
 use evenkeel_protocol::{KeyScratch, Request, compose};
+use evenkeel_schemes::mark;
 use evenkeel_types::{Epoch, Instant};
 
 /// The connections to servers, by name.
@@ -254,9 +255,13 @@ impl Backends {
             Peer::Worker(_) => backend.greet(until, |out| compose::request::hello(out, epoch)),
             Peer::Memcached => {
                 let login = backend.login_to_say();
+                let is_tried = backend.is_to_be_tried();
                 backend.greet(until, |out| {
                     if let Some(login) = login {
                         login::compose(out, &login);
+                    }
+                    if is_tried {
+                        out.extend_from_slice(mark::TRIAL);
                     }
                     compose::request::version(out);
                 });

@@ -3,6 +3,7 @@
 use crate::*;
 use core::time::Duration;
 use evenkeel_placement::config::{PlacementConfig, Server as PoolServer};
+use evenkeel_schemes::mark::TRIAL;
 use evenkeel_schemes::stage::Step;
 use evenkeel_types::map::{ClusterMap, MapDocument, ServerEntry};
 use evenkeel_types::{BootId, CacheletId, Epoch, Instant, KeyHash, ServerId, WorkerRef};
@@ -426,10 +427,18 @@ impl World {
                 let line = greeting(server.worker, server.epoch, server.lease_ms);
                 self.reply_inside(port, line.as_bytes());
             }
-        } else if bytes == b"version\r\n" {
+        } else if let Some(trial) = bytes.strip_suffix(b"version\r\n")
+            && (trial.is_empty() || trial == TRIAL)
+        {
             if server.policy == Connecting::Greets {
                 let version = server.version.unwrap_or("1.6.18");
-                self.reply_inside(port, format!("VERSION {version}\r\n").as_bytes());
+                let tried = match server.version {
+                    _ if trial.is_empty() => "",
+                    Some("1.5.22") => "ERROR\r\nERROR\r\n",
+                    Some("without uniques") => "HD c0\r\n",
+                    _ => "HD c1\r\n",
+                };
+                self.reply_inside(port, format!("{tried}VERSION {version}\r\n").as_bytes());
             }
         } else {
             server.received.extend_from_slice(&bytes);

@@ -113,3 +113,25 @@ fn what_depends_on_an_item_is_answered_as_by_the_former_pool() {
         );
     }
 }
+
+/// Without CAS uniques a fill would cover what others have written meanwhile.
+#[test]
+fn a_memcached_without_uniques_is_not_asked() {
+    let (old, new) = (Memcached::spawn(&[]), Memcached::spawn(&["-C"]));
+    let proxy = start(&old, &new);
+    assert_eq!(old.client().set_with("k", 0, 0, b"7"), "STORED");
+    let mut client = connect(&proxy);
+    assert_eq!(client.command("get k"), "END");
+    let unavailable = format!("SERVER_ERROR backend new/{} unavailable", new.address());
+    assert_eq!(client.command("incr k 1"), unavailable);
+    let refused = client.stats("servers");
+    let name = format!("new/{}:marks_refused", new.address());
+    assert_ne!(refused[&name], "0", "{refused:?}");
+    assert_eq!(client.command("version").split(' ').next(), Some("VERSION"));
+    let mut there = new.client();
+    assert_eq!(
+        there.stats("")["curr_items"],
+        "0",
+        "the trial leaves nothing"
+    );
+}

@@ -22,7 +22,7 @@
 //! | `s1 is connected`, `is unconnected`, `is up`, `is down` | |
 //! | `s1 was tried 2` | so many times a connection was asked for |
 //! | `s1 is worker of 2`, `is at epoch 7`, `leases for 500` | which server it is, what map it knows, how many ms a lease is |
-//! | `s1 is version 1.5.22` | a memcached without meta commands |
+//! | `s1 is version 1.5.22`, `has no uniques` | a memcached without meta commands; one that was started with `-C` |
 //!
 //! `s1 is asked get k => END` is `s1 is asked get k` and then `s1 replies END`; `a sends get k => END` is to receive that.
 //!
@@ -212,6 +212,7 @@ impl Stage {
             ["leases", "for", ms] => world.lease_ms(port, ms.parse().map_err(|_| "how long?")?),
             ["is", "at", "epoch", epoch] => world.epoch(port, number(epoch)?.into()),
             ["is", "version", "1.5.22"] => world.version(port, "1.5.22"),
+            ["has", "no", "uniques"] => world.version(port, "without uniques"),
             _ => return Err("  no server does this".to_owned()),
         }
         Ok(())
