@@ -99,8 +99,7 @@ pub(crate) fn take_over(core: &mut ProxyCore, now: Instant, config: &Arc<ProxyCo
     keep_used_routes(core);
     core.config = Arc::clone(config);
     for id in core.pools.ids() {
-        let pool = core.pools.get_mut(id).map(|pool| &mut pool.servers);
-        if let Some(Servers::Evenkeel(pool)) = pool {
+        if let Some(pool) = core.pools.cluster_mut(id) {
             pool.begin_era();
         }
     }

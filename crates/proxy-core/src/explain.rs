@@ -9,7 +9,7 @@
 use crate::config::{Failover, OnDown};
 use crate::ids::{BackendId, ClientId};
 use crate::pipe::backend::{Backend, Peer};
-use crate::pool::{EvenkeelPool, MemcachedPool, Pool, Servers};
+use crate::pool::{EvenkeelPool, MemcachedPool, Pool};
 use crate::routes::way::WayTo;
 use crate::routes::{CommandClass, Renamed, RouteConfig};
 use crate::under_way::say::{say, say_bytes};
@@ -306,13 +306,10 @@ fn destination(
         asked: None,
         why: String::new(),
     };
-    match &pool.servers {
-        Servers::Memcached(servers) => {
-            place_by_list(core, now, to, servers, key, running, &mut destination);
-        }
-        Servers::Evenkeel(servers) => {
-            place_by_map(core, servers, key, running, &mut destination);
-        }
+    if let Some(list) = pool.list() {
+        place_by_list(core, now, to, list, key, running, &mut destination);
+    } else if let Some(cluster) = pool.cluster() {
+        place_by_map(core, cluster, key, running, &mut destination);
     }
     destination.hot = hot_seen(core, now, pool, key, &destination.others);
     if running && destination.asked.is_none() {
@@ -329,10 +326,8 @@ fn destination(
 fn former_seen(core: &ProxyCore, pool: &Pool, key: &[u8], running: bool) -> Option<FormerSeen> {
     let stage = pool.former?.stage();
     let former = core.pools.get(pool.former?.pool)?;
-    let home = match &former.servers {
-        Servers::Memcached(servers) => server_seen(core, servers.home(key), running),
-        Servers::Evenkeel(_) => None,
-    };
+    let home = former.list().map(|list| list.home(key));
+    let home = home.and_then(|home| server_seen(core, home, running));
     Some(FormerSeen {
         pool: former.name.to_string(),
         home,
@@ -363,7 +358,7 @@ fn place_by_list(
         return;
     };
     let (stand_in, policy) = stand_in(core, pool);
-    if let Some(Servers::Memcached(others)) = stand_in.map(|pool| &pool.servers) {
+    if let Some(others) = stand_in.and_then(Pool::list) {
         let others = others.candidates(key).filter(|&id| id != home);
         list_others(core, others.collect(), running, found);
     }
@@ -456,12 +451,12 @@ fn hot_seen(
 ) -> Option<HotSeen> {
     let hash = KeyHash::of(key);
     let known = pool.leases.look(now, hash)?;
-    let servers = match &pool.servers {
-        Servers::Evenkeel(_) => {
+    let servers = match pool.list() {
+        None => {
             let replicas = others.iter().take(known.gamma.into());
             replicas.map(|server| server.name.clone()).collect()
         }
-        Servers::Memcached(servers) => {
+        Some(servers) => {
             let hot = pool.hot.as_ref().filter(|hot| hot.is_tracked(hash, key))?;
             let places = (1..=known.gamma).filter_map(|of| hot.server_of_copy(hash, of));
             let replicas = places.filter_map(|place| servers.backends().get(place));
@@ -524,10 +519,11 @@ fn server_seen(core: &ProxyCore, id: BackendId, running: bool) -> Option<ServerS
 
 /// What the map says of a server.
 fn up_or_down(core: &ProxyCore, backend: &Backend, server: ServerId) -> &'static str {
-    let pool = core.pools.get(backend.pool).map(|pool| &pool.servers);
-    match pool {
-        Some(Servers::Evenkeel(pool)) if pool.map().is_some_and(|map| map.is_up(server)) => "up",
-        _ => "down",
+    let cluster = core.pools.get(backend.pool).and_then(Pool::cluster);
+    let map = cluster.and_then(EvenkeelPool::map);
+    match map.is_some_and(|map| map.is_up(server)) {
+        true => "up",
+        false => "down",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::ids::{BackendId, FILLER, PoolId};
 use crate::pipe::in_flight::{Ask, Progress, Tag};
-use crate::pool::Servers;
+use crate::pool::MemcachedPool;
 use crate::show;
 use crate::show::Unfit;
 use crate::under_way::put::put;
@@ -26,13 +26,13 @@ pub(crate) fn fill_copies(
         let Some(pool) = core.pools.get_mut(pool_id) else {
             return;
         };
-        let (Some(hot), Servers::Memcached(servers)) = (&mut pool.hot, &pool.servers) else {
+        let Some(fill) = (pool.hot.as_mut()).and_then(|hot| hot.poll_fill(now, hash)) else {
             return;
         };
-        let Some(fill) = hot.poll_fill(now, hash) else {
+        let servers = pool.list().map(MemcachedPool::backends);
+        let Some(&to) = servers.and_then(|servers| servers.get(fill.server)) else {
             return;
         };
-        let to = servers.backends()[fill.server];
         let len_max = LINE_LEN_MAX + value.len() + text::CRLF.len();
         match core.admit(to, len_max) {
             Ok(to) => fill_copy(core, now, pool_id, to, &fill, key, (flags, value)),

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::ids::{BackendId, PoolId};
 use crate::pipe::in_flight::{Progress, Question, Tag};
-use crate::pool::Servers;
+use crate::pool::Pool;
 use crate::under_way::again::{ask_again, renew_ticket};
 use crate::under_way::era::begin_era;
 use crate::under_way::fail::fail;
@@ -42,10 +42,8 @@ fn moved_for(
     let tag = question.tag;
     learn_host(core, now, &tag, moved);
     learn_mark(core, id, &tag, moved);
-    let owner = match core.pools.get(in_pool).map(|pool| &pool.servers) {
-        Some(Servers::Evenkeel(pool)) => pool.backend(moved.owner),
-        Some(Servers::Memcached(_)) | None => None,
-    };
+    let cluster = core.pools.get(in_pool).and_then(Pool::cluster);
+    let owner = cluster.and_then(|pool| pool.backend(moved.owner));
     if tag.is_bound {
         step_moved(core, now, &tag);
     } else if tag.is_replica {
@@ -65,8 +63,7 @@ fn moved_for(
 /// What is asked of a worker from now on bears the mark that it gave. Whoever has something under way to it waits for
 /// that first, because it bears none.
 fn learn_mark(core: &mut ProxyCore, id: BackendId, tag: &Tag, moved: Moved) {
-    let pool = core.pools.get_mut(tag.pool).map(|pool| &mut pool.servers);
-    if let Some(Servers::Evenkeel(pool)) = pool
+    if let Some(pool) = core.pools.cluster_mut(tag.pool)
         && !tag.is_replica
         && pool.learn_mark(tag.hash, id, moved.mark)
     {
@@ -77,8 +74,7 @@ fn learn_mark(core: &mut ProxyCore, id: BackendId, tag: &Tag, moved: Moved) {
 /// Takes notice of a cachelet that has moved inside of its server, or to another one. What is asked from now on goes to its
 /// host, so that a new era begins.
 fn learn_host(core: &mut ProxyCore, now: Instant, tag: &Tag, moved: Moved) {
-    let pool = core.pools.get_mut(tag.pool).map(|pool| &mut pool.servers);
-    let Some(Servers::Evenkeel(pool)) = pool else {
+    let Some(pool) = core.pools.cluster_mut(tag.pool) else {
         return;
     };
     let is_news =

@@ -16,15 +16,17 @@ pub(crate) use left::LeftServers;
 pub(crate) use plain::MemcachedPool;
 
 use crate::config::{DEFAULT_POOL, MapSource, PoolSettings};
+use crate::failure::Failure;
 use crate::ids::{BackendId, PoolId};
 use crate::places::Places;
+use crate::route_flags::RouteFlags;
 use crate::stats::listing::PoolFacts;
 use core::time::Duration;
 use evenkeel_hotkeys::client::ClientLeases;
 use evenkeel_hotkeys::plain::{PlainHotKeys, PlainMode};
 use evenkeel_schemes::Scheme;
 use evenkeel_schemes::stage::{Stage, Step};
-use evenkeel_types::Epoch;
+use evenkeel_types::{Epoch, KeyHash};
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -84,32 +86,64 @@ impl Pool {
     /// Epoch of the map; a pool without one stays at 0.
     #[inline]
     pub fn epoch(&self) -> Epoch {
-        match &self.servers {
-            Servers::Evenkeel(pool) => pool.epoch(),
-            Servers::Memcached(_) => Epoch(0),
-        }
+        self.cluster().map_or(Epoch(0), EvenkeelPool::epoch)
     }
 
     /// Where its map comes from.
     pub fn source(&self) -> Option<MapSource> {
-        match &self.servers {
-            Servers::Evenkeel(pool) => Some(pool.source()),
-            Servers::Memcached(_) => None,
-        }
+        self.cluster().map(EvenkeelPool::source)
     }
 
     /// How long leases of its map last, if that says so. Servers grant none to requests that name another map; so what they told when they
     /// were connected to counts only where maps say nothing.
     pub fn promised_lease(&self) -> Option<Duration> {
-        match &self.servers {
-            Servers::Evenkeel(pool) => Some(pool.map()?.promise()?.lease()),
-            Servers::Memcached(_) => None,
-        }
+        Some(self.cluster()?.map()?.promise()?.lease())
     }
 
     /// Whether its servers are any memcached servers.
     pub fn is_plain(&self) -> bool {
-        matches!(self.servers, Servers::Memcached(_))
+        self.list().is_some()
+    }
+
+    /// The list of its servers, where it has one.
+    #[inline]
+    pub fn list(&self) -> Option<&MemcachedPool> {
+        match &self.servers {
+            Servers::Memcached(pool) => Some(pool),
+            Servers::Evenkeel(_) => None,
+        }
+    }
+
+    /// The servers of its cluster, where they are of one.
+    #[inline]
+    pub fn cluster(&self) -> Option<&EvenkeelPool> {
+        match &self.servers {
+            Servers::Evenkeel(pool) => Some(pool),
+            Servers::Memcached(_) => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn cluster_mut(&mut self) -> Option<&mut EvenkeelPool> {
+        match &mut self.servers {
+            Servers::Evenkeel(pool) => Some(pool),
+            Servers::Memcached(_) => None,
+        }
+    }
+
+    /// The server that has a key, and what a request for it bears there.
+    pub fn place(&self, key: &[u8]) -> (Result<BackendId, Failure>, RouteFlags) {
+        let none = RouteFlags::default();
+        let pool = match &self.servers {
+            Servers::Memcached(pool) => return (Ok(pool.home(key)), none),
+            Servers::Evenkeel(pool) => pool,
+        };
+        let hash = KeyHash::of(key);
+        let Some((cachelet, home)) = pool.home(hash) else {
+            return (Err(Failure::NoMap), none);
+        };
+        let flags = RouteFlags::new(pool.epoch(), false, pool.mark(cachelet, home));
+        (home.ok_or_else(|| pool.why_homeless(hash)), flags)
     }
 
     /// All its backends.
@@ -170,8 +204,6 @@ pub(crate) fn server_name(pool: &str, server: &str) -> String {
 /// What leases of a pool belong to. A pool that is gone has none.
 #[inline]
 pub(crate) fn lease_era(pool: Option<&Pool>, era: u64) -> Epoch {
-    match pool.map(|pool| &pool.servers) {
-        Some(Servers::Evenkeel(pool)) => pool.era(),
-        Some(Servers::Memcached(_)) | None => Epoch(era),
-    }
+    let cluster = pool.and_then(Pool::cluster);
+    cluster.map_or(Epoch(era), EvenkeelPool::era)
 }

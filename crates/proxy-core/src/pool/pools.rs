@@ -5,7 +5,8 @@ use crate::failure::Failure;
 use crate::ids::{BackendId, PoolId};
 use crate::output::{Outbox, Output};
 use crate::pipe::in_flight::Tag;
-use crate::pool::{Former, Pool, Servers};
+use crate::pool::{EvenkeelPool, Former, MemcachedPool, Pool};
+use crate::route_flags::RouteFlags;
 use crate::routes::way::Way;
 use crate::slab::Slab;
 use crate::stats::process::PoolStats;
@@ -43,6 +44,26 @@ impl Pools {
     #[inline]
     pub fn get_mut(&mut self, id: PoolId) -> Option<&mut Pool> {
         self.slab.get_mut(id.0)
+    }
+
+    /// The list of a pool's servers, where it has one.
+    #[inline]
+    pub fn list(&self, pool: PoolId) -> Option<&MemcachedPool> {
+        self.get(pool)?.list()
+    }
+
+    /// The servers of a pool's cluster, where they are of one.
+    #[inline]
+    pub fn cluster_mut(&mut self, pool: PoolId) -> Option<&mut EvenkeelPool> {
+        self.get_mut(pool)?.cluster_mut()
+    }
+
+    /// The server that has a key in a pool, and what a request for it bears there. A pool that is gone has none.
+    pub fn place(&self, pool: PoolId, key: &[u8]) -> (Result<BackendId, Failure>, RouteFlags) {
+        match self.get(pool) {
+            Some(pool) => pool.place(key),
+            None => (Err(Failure::Former), RouteFlags::default()),
+        }
     }
 
     /// All of them, with their names.
@@ -176,18 +197,15 @@ impl Pools {
 
     /// The home of a key in an Evenkeel pool.
     pub fn home(&self, pool: PoolId, hash: KeyHash) -> Result<BackendId, Failure> {
-        let servers = self.get(pool).map(|pool| &pool.servers);
-        let Some(Servers::Evenkeel(pool)) = servers else {
-            return Err(Failure::NoOwner);
-        };
+        let cluster = self.get(pool).and_then(Pool::cluster);
+        let pool = cluster.ok_or(Failure::NoOwner)?;
         let (_, home) = pool.home(hash).ok_or(Failure::NoMap)?;
         home.ok_or_else(|| pool.why_homeless(hash))
     }
 
     /// A peer knows a newer map.
     pub fn want_map(&mut self, outbox: &mut Outbox, pool: PoolId, epoch: Epoch) {
-        let pool = self.get_mut(pool).map(|pool| &mut pool.servers);
-        let Some(Servers::Evenkeel(pool)) = pool else {
+        let Some(pool) = self.cluster_mut(pool) else {
             return;
         };
         if epoch > pool.epoch() && epoch > pool.wanted {
@@ -199,9 +217,8 @@ impl Pools {
 
     /// Whether a request that failed so can wait for a newer map, which is there. One for a replica goes to its home instead.
     pub fn may_wait_for_map(&self, tag: &Tag, failure: &Failure) -> bool {
-        let pool = self.get(tag.pool).map(|pool| &pool.servers);
-        let awaits_map =
-            matches!(pool, Some(Servers::Evenkeel(pool)) if pool.wanted > pool.epoch());
+        let cluster = self.get(tag.pool).and_then(Pool::cluster);
+        let awaits_map = cluster.is_some_and(|pool| pool.wanted > pool.epoch());
         awaits_map && !tag.is_replica && matches!(failure, Failure::Unavailable(_))
     }
 

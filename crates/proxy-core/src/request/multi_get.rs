@@ -14,7 +14,6 @@ use crate::composed::without_newline;
 use crate::draft::{Draft, Intent};
 use crate::drafts::Line;
 use crate::ids::ClientId;
-use crate::pool::Servers;
 use crate::request::hot::ask_hot_key;
 use crate::request::question::ask_new;
 use crate::request::way::{bounded, on_way};
@@ -137,8 +136,7 @@ pub(crate) fn draft_key(
     if core.pools.watches() && ask_hot_key(core, now, id, rest, way, key, show) {
         return;
     }
-    let servers = core.pools.get(way.pool).map(|pool| &pool.servers);
-    let Some(Servers::Memcached(pool)) = servers else {
+    let Some(pool) = core.pools.list(way.pool) else {
         return;
     };
     let to = way.place.unwrap_or_else(|| pool.home(key.stored));

@@ -11,8 +11,8 @@ use crate::ids::{ClientId, PoolId};
 use crate::output::Output;
 use crate::pipe::backend::Link;
 use crate::pipe::in_flight::{Ask, Progress, Tag};
+use crate::pool::MemcachedPool;
 use crate::pool::pools::Pools;
-use crate::pool::{MemcachedPool, Servers};
 use crate::request::hot::watch_quick_get;
 use crate::routes::CommandClass;
 use crate::scratch::KeyHome;
@@ -199,10 +199,7 @@ impl<'p> KnownPool<'p> {
         {
             return Some((pool, servers));
         }
-        match &pools.get(pool)?.servers {
-            Servers::Memcached(servers) => self.0 = Some((pool, servers)),
-            Servers::Evenkeel(_) => return None,
-        }
+        self.0 = Some((pool, pools.list(pool)?));
         self.0
     }
 }

@@ -12,7 +12,6 @@
 
 use crate::ids::ClientId;
 use crate::pipe::speech::Speech;
-use crate::pool::Servers;
 use crate::routes::way::{WayKey, WayTo};
 use crate::worker::ProxyCore;
 use evenkeel_types::Instant;
@@ -22,8 +21,7 @@ pub(crate) fn speech_of(core: &ProxyCore, way: &WayTo, key: WayKey<'_>) -> Speec
     if way.as_meta() {
         return Speech::Meta;
     }
-    let pool = core.pools.get(way.pool).map(|pool| &pool.servers);
-    let Some(Servers::Memcached(pool)) = pool else {
+    let Some(pool) = core.pools.list(way.pool) else {
         return Speech::Unknown;
     };
     let to = way.place.unwrap_or_else(|| pool.home(key.stored));

@@ -140,8 +140,7 @@ pub(crate) fn ask_home(core: &mut ProxyCore, now: Instant, mut question: Questio
     if let Some(pool) = core.pools.get(question.tag.pool) {
         question.tag.give_up = now + pool.settings.request_timeout;
     }
-    let pool = core.pools.get(question.tag.pool).map(|pool| &pool.servers);
-    if let Some(Servers::Memcached(_)) = pool {
+    if core.pools.list(question.tag.pool).is_some() {
         return ask_plain_home(core, now, question);
     }
     question.tag.is_replica = false;
@@ -203,8 +202,6 @@ fn plain_home(
     {
         return Ok(place);
     }
-    match core.pools.get(pool).map(|pool| &pool.servers) {
-        Some(Servers::Memcached(servers)) => Ok(servers.home(key)),
-        Some(Servers::Evenkeel(_)) | None => Err(Failure::NoOwner),
-    }
+    let list = core.pools.list(pool);
+    list.map(|list| list.home(key)).ok_or(Failure::NoOwner)
 }

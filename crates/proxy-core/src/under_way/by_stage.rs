@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::ids::BackendId;
 use crate::pipe::in_flight::Question;
 use crate::under_way::again::{ask_at, renew_ticket};
-use crate::under_way::operation::{begin_write, place};
+use crate::under_way::operation::begin_write;
 use crate::under_way::park::hold;
 use crate::warm::unmark_condition;
 use crate::worker::ProxyCore;
@@ -60,5 +60,5 @@ fn place_of(core: &ProxyCore, question: &Question) -> Result<BackendId, Failure>
         _ => None,
     };
     let key = key.ok_or(Failure::Former)?;
-    place(core, question.tag.pool, key).0
+    core.pools.place(question.tag.pool, key).0
 }

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::ids::{BackendId, RouteId};
 use crate::output::Output;
 use crate::pipe::in_flight::{Progress, Question, Tag};
-use crate::pool::{Pool, Servers};
+use crate::pool::Pool;
 use crate::request_log::{Asked, RequestLog, Seen, TooManySlow, Why};
 use crate::stats::counters::Tally;
 use crate::worker::ProxyCore;
@@ -153,10 +153,8 @@ fn log(core: &mut ProxyCore, line: Asked, tag: &Tag, seen: Seen) {
 
 /// Whether the key of a request in a pool of plain servers is at home somewhere else.
 fn is_elsewhere(pool: &Pool, id: BackendId, tag: &Tag, line: &Asked) -> bool {
-    match &pool.servers {
-        Servers::Memcached(servers) => !tag.is_replica && servers.home(&line.key) != id,
-        Servers::Evenkeel(_) => false,
-    }
+    let list = pool.list().filter(|_| !tag.is_replica);
+    list.is_some_and(|list| list.home(&line.key) != id)
 }
 
 /// Its position in the configuration, from 1 on; `gone` after a reload without it.

@@ -14,7 +14,7 @@ use crate::ids::{BackendId, PoolId, STEP};
 use crate::operations::{Fetched, Operation, OperationId};
 use crate::pipe::backend::Backend;
 use crate::pipe::in_flight::{Ask, Progress, Question, Tag};
-use crate::pool::{Pool, Servers};
+use crate::pool::Pool;
 use crate::route_flags::RouteFlags;
 use crate::routes::Renames;
 use crate::show;
@@ -215,7 +215,7 @@ fn begin(
     let former = core.pools.get(tag.pool).and_then(|pool| pool.former);
     let Some(step) = former else {
         // A new configuration has no former pool any more.
-        let (target, _) = place(core, tag.pool, key);
+        let (target, _) = core.pools.place(tag.pool, key);
         return ask_at(core, now, question, target);
     };
     if !core.operations.has_room(question.bytes.len()) {
@@ -325,7 +325,7 @@ fn ask_command(
     let known = operation.homes[home].filter(|(era, _)| *era == core.era);
     let (target, flags) = match known {
         Some((_, known)) => (Ok(known), RouteFlags::default()),
-        None => place(core, pool, &operation.key),
+        None => core.pools.place(pool, &operation.key),
     };
     if let (None, Ok(to)) = (known, &target)
         && core.pools.get(pool).is_some_and(Pool::is_plain)
@@ -424,30 +424,6 @@ fn bind(question: &mut Question, unique: u64) {
         question.tag.flags = (start + condition.len(), end + condition.len());
     }
     question.bytes.splice(at..at, condition);
-}
-
-/// Where a key is, and what a request for it bears.
-pub(crate) fn place(
-    core: &ProxyCore,
-    pool: PoolId,
-    key: &[u8],
-) -> (Result<BackendId, Failure>, RouteFlags) {
-    let none = RouteFlags::default();
-    match core.pools.get(pool).map(|pool| &pool.servers) {
-        None => (Err(Failure::Former), none),
-        Some(Servers::Memcached(pool)) => (Ok(pool.home(key)), none),
-        Some(Servers::Evenkeel(pool)) => {
-            let hash = KeyHash::of(key);
-            match pool.home(hash) {
-                None => (Err(Failure::NoMap), none),
-                Some((cachelet, home)) => {
-                    let mark = pool.mark(cachelet, home);
-                    let flags = RouteFlags::new(pool.epoch(), false, mark);
-                    (home.ok_or_else(|| pool.why_homeless(hash)), flags)
-                }
-            }
-        }
-    }
 }
 
 /// Tells the application.

@@ -3,7 +3,6 @@
 use crate::failure::Failure;
 use crate::ids::ClientId;
 use crate::pipe::in_flight::{Question, Tag};
-use crate::pool::Servers;
 use crate::under_way::fail::fail;
 use crate::worker::ProxyCore;
 use evenkeel_types::Instant;
@@ -12,8 +11,10 @@ use evenkeel_types::Instant;
 /// if it were sent now: it is parked, or was sent by an older map. Not in a pool without a map,
 /// where what is asked again goes to the server that it was asked of.
 pub(crate) fn has_stragglers(core: &ProxyCore, tag: &Tag) -> bool {
-    let pool = core.pools.get(tag.pool);
-    let has_map = pool.is_some_and(|pool| matches!(pool.servers, Servers::Evenkeel(_)));
+    let has_map = core
+        .pools
+        .get(tag.pool)
+        .is_some_and(|pool| !pool.is_plain());
     let client = core.clients.get(tag.client);
     client.is_some_and(|client| {
         let is_older = client.era != core.era;
