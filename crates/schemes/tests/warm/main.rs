@@ -203,6 +203,8 @@ fn every_broken_rule_is_found() {
         (Fault::TwoStagesApart, &[Get, Set], BEGIN),
         (Fault::CommandsAreNotAwaited, &[Get, Set], BEGIN),
         (Fault::ClosingIsLeftOut, &[Get, Delete], END),
+        (Fault::ClosingDoesNotClear, &[Get, Delete], END),
+        (Fault::ReadsGoHereWhileQuiesced, &[Get, Set], BEGIN),
         (Fault::ReadsGoOnWhileQuiesced, &[Get, Set], LATE),
         (Fault::ShownBeforeStored, &[Get, Set], LATE),
         (Fault::PlaceholdersAreReadThrough, &[Get, Set], LATE),

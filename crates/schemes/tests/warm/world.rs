@@ -35,6 +35,8 @@ pub enum Fault {
     FetchesBeforePlacing,
     QuiescedIsLeftOut,
     ReadsGoOnWhileQuiesced,
+    ReadsGoHereWhileQuiesced,
+    ClosingDoesNotClear,
     ShownBeforeStored,
     PlaceholdersAreReadThrough,
     ClosingIsLeftOut,
@@ -143,6 +145,9 @@ impl World {
             }
         }
         let (machine, doing) = match (stage, wish) {
+            (Stage::Quiesced, _) if fault == Some(Fault::ReadsGoHereWhileQuiesced) => {
+                (None, Doing::FirstRead)
+            }
             (Stage::Former | Stage::Quiesced, _) => (None, Doing::AtFormer),
             (_, Some(wish)) if stage.takes_steps() => {
                 let (machine, command) = Warming::of_write(wish, stage.fills());
@@ -175,6 +180,7 @@ impl World {
         match fault {
             Some(Fault::FormerIsClearedAfterwards) => running.clears_late = true,
             Some(Fault::ChangesDoNotClear) if running.kind == Kind::Incr => {}
+            Some(Fault::ClosingDoesNotClear) if running.stage == Stage::Closing => {}
             _ => return,
         }
         let machine = running.machine.as_mut().expect("it takes steps");
@@ -215,7 +221,9 @@ impl World {
                     return true;
                 }
                 // Who fills no more does not begin to, whenever the command has begun.
-                if is_mark || !stage.fills() || self.stage > Stage::Closing {
+                let fills_early = fault == Some(Fault::ReadsGoHereWhileQuiesced);
+                let fills = stage.fills() || fills_early && stage == Stage::Quiesced;
+                if is_mark || !fills || self.stage > Stage::Closing {
                     return self.end(at, Told::Nothing, scope);
                 }
                 let wish = match kind {
@@ -439,7 +447,11 @@ impl World {
             for stage in self.stages_of_beginners(scope) {
                 for &kind in scope.kinds {
                     let reads = matches!(kind, Kind::Get | Kind::ReadHere);
-                    let goes_on = reads && scope.fault == Some(Fault::ReadsGoOnWhileQuiesced);
+                    let goes_on = reads
+                        && matches!(
+                            scope.fault,
+                            Some(Fault::ReadsGoOnWhileQuiesced | Fault::ReadsGoHereWhileQuiesced)
+                        );
                     if stage == Stage::Quiesced && !goes_on {
                         continue;
                     }
