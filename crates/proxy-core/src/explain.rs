@@ -312,6 +312,9 @@ fn destination(
         place_by_map(core, cluster, key, running, &mut destination);
     }
     destination.hot = hot_seen(core, now, pool, key, &destination.others);
+    if running {
+        say_stage(&mut destination);
+    }
     if running && destination.asked.is_none() {
         let reads = match pool.settings.on_down {
             OnDown::Miss => "gets are misses",
@@ -321,6 +324,23 @@ fn destination(
         destination.why.push_str(&words);
     }
     Some(destination)
+}
+
+/// As long as the pool's own servers are not asked, others are, or nobody.
+fn say_stage(found: &mut Destination) {
+    let Some(former) = &found.former else { return };
+    match former.stage {
+        Stage::Former => {
+            found.asked = former.home.as_ref().map(|home| home.name.clone());
+            found.why = "the former servers are asked as yet".into();
+        }
+        Stage::Quiesced => {
+            found.asked = None;
+            found.why = "requests wait for the coordinator that leads the pool to other servers; in the end"
+                .into();
+        }
+        Stage::Warming | Stage::Closing | Stage::Done => {}
+    }
 }
 
 fn former_seen(core: &ProxyCore, pool: &Pool, key: &[u8], running: bool) -> Option<FormerSeen> {

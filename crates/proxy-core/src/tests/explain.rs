@@ -4,6 +4,7 @@
 use super::routing::{pool, route, routes};
 use super::world::{Connecting, SOURCE, World, key_of, map, memcached};
 use crate::*;
+use evenkeel_schemes::stage::{Stage, Step};
 use evenkeel_types::map::{ClusterMap, MapDocument};
 use evenkeel_types::promise::Consistency;
 use evenkeel_types::promise::Promise;
@@ -342,4 +343,32 @@ fn a_pool_without_a_map_says_so() {
     );
     let words = "there is no map yet; gets are misses, the rest SERVER_ERROR";
     assert_eq!(to.why, words);
+}
+
+#[test]
+fn a_pool_that_changes_its_servers_says_who_is_asked_at_each_stage() {
+    let follows = |config: &mut ProxyConfig| {
+        config.pools.push(pool("old", memcached([105])));
+        config.pools[0].settings.warm_from = Some("old".into());
+        config.pools[0].settings.follows = Some(SOURCE);
+    };
+    let mut world = World::memcached_with(1, follows);
+    let client = world.client();
+    for (version, stage) in (1..).zip(Stage::ALL) {
+        world.set_step(Some(Step { version, stage }));
+        let to = explained(&world, "key").ways.remove(0).to.unwrap();
+        world.send(client, "get key\r\n");
+        assert_eq!(to.former.map(|former| former.stage), Some(stage));
+        let Some(server) = to.asked else {
+            assert_eq!(stage, Stage::Quiesced);
+            assert!((101..110).all(|port| !world.has_asked(port)));
+            world.wait_ms(2000);
+            assert_eq!(world.received(client), "END\r\n", "{}", to.why);
+            continue;
+        };
+        let (port, _) = asked(&mut world);
+        assert!(server.ends_with(&format!("a:{port}")), "{stage}: {server}");
+        world.reply(port, "VA 1 f0 c1\r\nx\r\n");
+        world.received(client);
+    }
 }
