@@ -6,7 +6,7 @@ use evenkeel_types::Epoch;
 use evenkeel_types::map::ClusterMap;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,8 +17,10 @@ pub enum Control {
     Map(MapSource, Arc<ClusterMap>),
     /// How far a pool is on its way from its former servers, as its coordinator says, or that it does not lead this proxy any more.
     Step(MapSource, Arc<str>, Option<Step>),
-    /// The configuration to work by from now on.
-    Configure(Arc<ProxyConfig>),
+    /// The configuration to work by as soon as all workers have stopped to begin requests by the former one.
+    Configure(Arc<ProxyConfig>, Turnover),
+    /// All have, of the configuration of this generation.
+    TurnOver(u64),
     /// Where a server is, or that its name has no address.
     Resolved(BackendId, Option<SocketAddr>),
     /// Another worker answers `stats` and wants this one's counts.
@@ -41,6 +43,23 @@ pub enum Control {
     ResetStats,
     /// Finish.
     Stop,
+}
+
+/// Workers that have yet to stop to begin requests by the former configuration. The last one tells all to go on by the new one: no two
+/// of them place keys by two configurations at the same time, so that what one has stored another finds.
+#[derive(Clone, Debug)]
+pub struct Turnover(Arc<AtomicUsize>);
+
+impl Turnover {
+    /// All of so many workers.
+    pub fn of(workers: usize) -> Self {
+        Turnover(Arc::new(AtomicUsize::new(workers)))
+    }
+
+    /// A worker has stopped. Whether it is the last one.
+    pub fn arrive(&self) -> bool {
+        self.0.fetch_sub(1, Ordering::AcqRel) == 1
+    }
 }
 
 /// Characters of a refusal that statistics show: a path, a place and a sentence.
@@ -140,3 +159,17 @@ impl Gauges {
 
 /// How to reach a worker.
 pub type WorkerHandle = evenkeel_runtime::WorkerHandle<Control, Gauges>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_worker_that_stops_tells_all_to_go_on() {
+        let turnover = Turnover::of(3);
+        let others = turnover.clone();
+        assert!(!turnover.arrive() && !others.arrive());
+        assert!(others.arrive());
+        assert!(Turnover::of(1).arrive());
+    }
+}

@@ -14,6 +14,7 @@ mod links;
 mod question;
 mod shortage;
 mod stats;
+mod words;
 
 use crate::application::{Application, Served};
 use crate::clusters::Clusters;
@@ -22,8 +23,8 @@ use crate::pages::Facts;
 use crate::request_log::{Entry, Sink};
 use crate::server_link::ServerLink;
 use evenkeel_proxy_core::{
-    AddressTicket, BackendId, ClientId, LoggedRequest, MapSource, Output, PoolKind, ProxyConfig,
-    ProxyCore, ProxyStats,
+    AddressTicket, BackendId, ClientId, LoggedRequest, MapSource, Output, ProxyConfig, ProxyCore,
+    ProxyStats,
 };
 use evenkeel_runtime::budget::{Level, Pool, Portion};
 use evenkeel_runtime::names::Resolver;
@@ -129,6 +130,10 @@ struct Worker {
     arrivals_left: bool,
     /// The newest map of each cluster.
     maps: BTreeMap<MapSource, Arc<ClusterMap>>,
+    /// The configuration to work by once all workers have stopped to begin requests, and when to do so at the latest.
+    prepared: Option<(Arc<ProxyConfig>, Instant)>,
+    /// Applications that are to be served then.
+    held: Vec<ClientId>,
     /// What coordinators have said last of pools whose change they lead.
     steps: BTreeMap<(MapSource, Arc<str>), Step>,
     questions: BTreeMap<u64, StatsQuestion>,
@@ -168,6 +173,8 @@ pub fn run(parts: Parts) -> io::Result<()> {
         opening: VecDeque::new(),
         arrivals_left: false,
         maps: BTreeMap::new(),
+        prepared: None,
+        held: Vec::new(),
         steps: BTreeMap::new(),
         questions: BTreeMap::new(),
         next_question: 0,
@@ -246,10 +253,13 @@ impl Worker {
             .core
             .poll_deadline()
             .map_or(look, |at| at.since(now).min(look));
-        if self.stopping.is_some() {
-            due.min(STOP_LOOK)
-        } else {
-            due
+        let due = match &self.prepared {
+            Some((_, until)) => due.min(until.since(now)),
+            None => due,
+        };
+        match self.stopping {
+            Some(_) => due.min(STOP_LOOK),
+            None => due,
         }
     }
 
@@ -329,78 +339,6 @@ impl Worker {
         }
     }
 
-    fn take_words(&mut self, now: Instant) {
-        while let Ok(word) = self.parts.control.try_recv() {
-            match word {
-                Control::Map(source, map) => {
-                    self.set_map(now, source, &map);
-                    // Kept also where no pool follows it yet: the configuration that makes one may
-                    // be on its way.
-                    self.maps.insert(source, map);
-                }
-                Control::Step(source, pool, step) => {
-                    self.parts.core.set_step(now, source, &pool, step);
-                    // Kept as maps are.
-                    match step {
-                        Some(step) => self.steps.insert((source, pool), step),
-                        None => self.steps.remove(&(source, pool)),
-                    };
-                    let _ = self.parts.news.try_send(());
-                }
-                Control::Configure(config) => self.configure(now, &config),
-                Control::Resolved(id, address) => self.resolved(now, id, address),
-                Control::CountsWanted { by, question } => {
-                    let counts = Box::new(self.parts.core.counts(now));
-                    self.parts.workers[by].say(Control::Counts { question, counts });
-                }
-                Control::Counts { question, counts } => {
-                    if let Some(asked) = self.questions.get_mut(&question) {
-                        asked.process.add(*counts);
-                        asked.missing -= 1;
-                    }
-                    self.answer_stats(now, question);
-                }
-                Control::Count(asked) => {
-                    // Whoever asked may have given up.
-                    let _ = asked.send(self.parts.core.counts(now));
-                }
-                Control::ResetStats => self.parts.core.reset_stats(),
-                Control::Stop => self.stopping = Some(now + STOP_DRAIN),
-            }
-        }
-    }
-
-    fn set_map(&mut self, now: Instant, source: MapSource, map: &Arc<ClusterMap>) {
-        self.parts.core.set_map(now, source, map);
-        let epoch = self.parts.core.epoch(source).max(map.epoch());
-        self.parts.gauges.set_epoch(source, epoch);
-        // Nobody may be waiting for it, or has been told already.
-        let _ = self.parts.news.try_send(());
-    }
-
-    fn configure(&mut self, now: Instant, config: &Arc<ProxyConfig>) {
-        self.parts.core.configure(now, config);
-        let follows = |source: &MapSource| {
-            let mut pools = config.pools.iter();
-            pools.any(|pool| matches!(pool.kind, PoolKind::Evenkeel(other) if other == *source))
-        };
-        self.maps.retain(|source, _| follows(source));
-        for (source, map) in self.maps.clone() {
-            self.set_map(now, source, &map);
-        }
-        let is_led = |source: MapSource, name: &Arc<str>| {
-            let mut pools = config.pools.iter();
-            pools.any(|pool| pool.name == *name && pool.settings.follows == Some(source))
-        };
-        self.steps.retain(|(source, pool), _| is_led(*source, pool));
-        for ((source, pool), step) in &self.steps {
-            let core = &mut self.parts.core;
-            core.set_step(now, *source, pool, Some(*step));
-        }
-        self.parts.gauges.set_generation(config.revision.generation);
-        let _ = self.parts.news.try_send(());
-    }
-
     /// Reads each socket in the list once.
     fn serve_ready(&mut self, now: Instant) {
         for _ in 0..self.ready.len() {
@@ -417,6 +355,9 @@ impl Worker {
         let Some(application) = place.and_then(Option::as_mut).filter(|a| a.id == id) else {
             return;
         };
+        if self.prepared.is_some() {
+            return self.held.push(id);
+        }
         application.queued = false;
         // A lease is judged by a time at which the request was there. This process may have been stopped
         // since the turn began, so that leases have ended which the request came behind.
@@ -461,6 +402,13 @@ impl Worker {
     }
 
     fn keep_time(&mut self, now: Instant) {
+        if self
+            .prepared
+            .as_ref()
+            .is_some_and(|(_, until)| *until <= now)
+        {
+            self.turn_over(now);
+        }
         if self
             .parts
             .core

@@ -3,7 +3,7 @@
 
 use crate::clusters::Clusters;
 use crate::config::Settings;
-use crate::control::{Control, WorkerHandle};
+use crate::control::{Control, Turnover, WorkerHandle};
 use crate::discovery::Discoveries;
 use crate::tls::{TlsWay, TlsWays};
 use evenkeel_proxy_core::{DiscoveryStats, PoolKind, ProxyConfig, Revision, TlsId};
@@ -164,8 +164,9 @@ impl InForce {
     }
 
     fn tell_workers(&self, config: &Arc<ProxyConfig>) {
+        let turnover = Turnover::of(self.0.workers.len());
         for worker in self.0.workers.iter() {
-            worker.say(Control::Configure(Arc::clone(config)));
+            worker.say(Control::Configure(Arc::clone(config), turnover.clone()));
         }
     }
 }
