@@ -10,7 +10,7 @@
 
 use crate::client::State;
 use crate::config::{Failover, PoolConfig, PoolKind, ProxyConfig};
-use crate::ids::{BackendId, NOBODY, PoolId, RouteId};
+use crate::ids::{BackendId, PoolId, RouteId};
 use crate::limits::LEAVING_LOOK;
 use crate::pipe::backend::{Backend, Peer};
 use crate::places::Places;
@@ -245,7 +245,7 @@ fn take_over_servers(
                 let mut untold: Vec<Vec<u8>> = Vec::new();
                 if let Some(same) = same {
                     backend.missed = std::mem::take(&mut same.missed);
-                    untold.extend(same.questions_of(NOBODY).map(<[u8]>::to_vec));
+                    untold.extend(same.catch_ups().map(<[u8]>::to_vec));
                 }
                 let backend = core.backends.insert(backend);
                 for write in untold {

@@ -8,6 +8,12 @@ use evenkeel_hotkeys::client::Connection;
 pub struct ClientId(pub Key);
 
 impl ClientId {
+    /// No connection has this name.
+    pub(crate) const NONE: ClientId = ClientId(Key {
+        slot: u32::MAX,
+        generation: u32::MAX,
+    });
+
     /// As leases call it.
     #[inline]
     pub(crate) fn connection(self) -> Connection {
@@ -38,21 +44,3 @@ impl RouteId {
         self.0.into()
     }
 }
-
-/// Who asks for what a server has missed. No application has this name.
-pub(crate) const NOBODY: ClientId = ClientId(Key {
-    slot: u32::MAX,
-    generation: u32::MAX,
-});
-
-/// Whose the steps of operations are; the slot names the operation. No application has this name.
-pub(crate) const STEP: ClientId = ClientId(Key {
-    slot: u32::MAX,
-    generation: u32::MAX - 2,
-});
-
-/// Who stores replicas. No application has this name.
-pub(crate) const FILLER: ClientId = ClientId(Key {
-    slot: u32::MAX,
-    generation: u32::MAX - 1,
-});

@@ -4,9 +4,9 @@
 //! fetched, and the connection on which it learnt a unique. `under_way/operation.rs` asks and hears.
 
 use crate::failure::Failure;
-use crate::ids::{BackendId, ClientId, PoolId, STEP};
+use crate::ids::{BackendId, ClientId, PoolId};
 use crate::limits::{OPERATION_BYTES_MAX, OPERATIONS_MAX};
-use crate::pipe::in_flight::{Question, Tag};
+use crate::pipe::in_flight::{Asker, Question, Tag};
 use crate::slab::{Key, Slab};
 use evenkeel_schemes::warm::{Command, Warming};
 use evenkeel_types::Instant;
@@ -24,7 +24,7 @@ impl OperationId {
 
     /// Whose step a request is, if it is one.
     pub fn of_step(tag: &Tag) -> Option<Self> {
-        (tag.client == STEP).then_some(OperationId(Key {
+        (tag.asker == Asker::Step).then_some(OperationId(Key {
             slot: tag.slot as u32,
             generation: (tag.slot >> 32) as u32,
         }))
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(operations.of_slot(tag.client, 3), Some(id));
         assert_eq!(OperationId::of_step(&tag), None, "an application's");
         let step = Tag {
-            client: STEP,
+            asker: Asker::Step,
             slot: id.slot(),
             ..tag
         };

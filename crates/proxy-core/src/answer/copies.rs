@@ -1,7 +1,7 @@
 //! What is stored of hot keys at plain servers: copies of what their homes answer.
 
-use crate::ids::{BackendId, FILLER, PoolId};
-use crate::pipe::in_flight::{Ask, Progress, Tag};
+use crate::ids::{BackendId, PoolId};
+use crate::pipe::in_flight::{Asker, Progress, Tag};
 use crate::pool::MemcachedPool;
 use crate::show;
 use crate::show::Unfit;
@@ -53,7 +53,7 @@ fn fill_copy(
     let tag = Tag {
         hash: KeyHash::of(key),
         is_replica: true,
-        ..Tag::new(FILLER, pool, fill.suffix.into(), Ask::Single, now)
+        ..Tag::ours(Asker::Copy, pool, fill.suffix.into(), now)
     };
     let name = [fill.name.as_bytes(), key].concat();
     let store = Store {

@@ -17,9 +17,9 @@ use crate::answer::shared::shared_values;
 use crate::answer::shed::shed;
 use crate::answer::stream::{begin_stream, go_on_with_stream};
 use crate::answer::values::take_values;
-use crate::ids::{BackendId, STEP};
+use crate::ids::BackendId;
 use crate::pipe::backend::{Backend, Link, Peer};
-use crate::pipe::in_flight::{Ask, Progress};
+use crate::pipe::in_flight::{Ask, Asker, Progress};
 use crate::show::Unfit;
 use crate::under_way::operation::step_answered;
 use crate::under_way::pace::unpace;
@@ -124,7 +124,7 @@ fn take_reply(
                 take_moved(core, now, id, *moved);
                 return Ok(());
             }
-            if client == STEP {
+            if tag.asker == Asker::Step {
                 step_answered(core, now, id, &tag, reply)?;
                 done(core, id);
                 return Ok(());

@@ -4,12 +4,12 @@
 
 use crate::composed::parse_own;
 use crate::failure::Failure;
-use crate::ids::{BackendId, NOBODY, STEP};
+use crate::ids::BackendId;
 use crate::limits::RETRIES_MAX;
 use crate::output::Output;
 use crate::pipe::backend::Link;
 use crate::pipe::health::Sign;
-use crate::pipe::in_flight::{Ask, Progress, Question, Tag};
+use crate::pipe::in_flight::{Ask, Asker, Progress, Question, Tag};
 use crate::pool::sent::wants_of;
 use crate::under_way::again::{ask_again, fail_unasked};
 use crate::under_way::catch_up::catch_up_if_idle;
@@ -184,7 +184,7 @@ pub(crate) fn lose(core: &mut ProxyCore, now: Instant, id: BackendId, loss: Loss
         may_repeat(question, *is_written, now) && (takes_again || question.tag.is_read)
     };
     // What a step may have left behind is a placeholder, or the item that is the present one.
-    let is_step = |lost: &(Question, bool)| lost.0.tag.client == STEP;
+    let is_step = |lost: &(Question, bool)| lost.0.tag.asker == Asker::Step;
     for lost in questions
         .iter()
         .filter(|lost| !may_repeat(lost) && !is_step(lost))
@@ -233,7 +233,7 @@ fn may_repeat(question: &Question, is_written: bool, now: Instant) -> bool {
         Progress::Answered | Progress::Moved(_) => false,
     };
     let harmless = tag.is_read || !is_written;
-    let is_ours = tag.client == NOBODY;
+    let is_ours = tag.asker == Asker::CatchUp;
     harmless
         && untouched
         && !is_ours

@@ -12,9 +12,9 @@ use crate::answer::done::done;
 use crate::answer::front::show_front;
 use crate::answer::mg::answer_of_mg;
 use crate::client::{Answered, HeldRead, State};
-use crate::ids::{BackendId, FILLER, NOBODY};
+use crate::ids::BackendId;
 use crate::pipe::backend::Peer;
-use crate::pipe::in_flight::{Progress, Question, Tag};
+use crate::pipe::in_flight::{Asker, Progress, Question, Tag};
 use crate::pool::lease_era;
 use crate::show::Unfit;
 use crate::stats::counters::Tally;
@@ -108,10 +108,10 @@ fn show_or_keep(
     let Some(client) = core.clients.get_mut(tag.client) else {
         // Nobody is left to tell.
         core.pools.write_ended(&tag);
-        match tag.client {
-            NOBODY => caught_up(core, reply)?,
-            FILLER => filled(core, now, &tag, reply)?,
-            _ => {}
+        match tag.asker {
+            Asker::CatchUp => caught_up(core, reply)?,
+            Asker::Copy => filled(core, now, &tag, reply)?,
+            Asker::Client | Asker::Step => {}
         }
         return Ok(());
     };

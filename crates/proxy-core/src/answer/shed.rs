@@ -16,9 +16,9 @@
 //! carried out, and what is left keeps its order.
 
 use crate::failure::Failure;
-use crate::ids::{BackendId, FILLER, NOBODY, STEP};
+use crate::ids::BackendId;
 use crate::pipe::backlog::{WAIT_GOAL_DIVISOR, WAITING_MIN};
-use crate::pipe::in_flight::Tag;
+use crate::pipe::in_flight::{Asker, Tag};
 use crate::under_way::fail::{fail, forget_ticket};
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
@@ -45,7 +45,7 @@ pub(crate) fn shed(core: &mut ProxyCore, now: Instant, id: BackendId) {
     let may_go = |tag: &Tag, waited: Duration| {
         // What has taken steps already goes on.
         let is_begun = operations.of_slot(tag.client, tag.slot).is_some();
-        let is_ours = [NOBODY, FILLER, STEP].contains(&tag.client);
+        let is_ours = tag.asker != Asker::Client;
         let of_application = !is_ours && !is_begun && tag.has_key();
         let is_spare = is_too_long && tag.is_read && waited > goal && spare > 0;
         let goes = of_application && (is_spare || waited > longest);

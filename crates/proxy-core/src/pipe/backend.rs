@@ -30,7 +30,7 @@ use crate::limits::{
 };
 use crate::pipe::backlog::Backlog;
 use crate::pipe::health::{Health, Sign, TRIAL_GREETINGS};
-use crate::pipe::in_flight::{InFlight, Progress, Question, Tag};
+use crate::pipe::in_flight::{Asker, InFlight, Progress, Question, Tag};
 use crate::pipe::missed::Missed;
 use crate::pipe::paced::{PACE_DIVISOR, Paced};
 use crate::pipe::queue::Queue;
@@ -248,9 +248,9 @@ impl Backend {
         self.queue.requests().any(|request| !request.tag.is_read)
     }
 
-    /// The requests of a client that are queued or awaited.
-    pub fn questions_of(&self, client: ClientId) -> impl Iterator<Item = &[u8]> {
-        self.queue.questions_of(client)
+    /// The deletes of what it had missed that are queued or awaited.
+    pub fn catch_ups(&self) -> impl Iterator<Item = &[u8]> {
+        self.queue.questions_of(Asker::CatchUp)
     }
 
     /// Bytes in the queue, to be compared before and after writing a request.

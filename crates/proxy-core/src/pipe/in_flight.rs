@@ -25,14 +25,29 @@ pub(crate) enum Ask {
     Flush,
 }
 
+/// Whose a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asker {
+    /// A connection of an application waits for the answer, or did when it was asked.
+    Client,
+    /// A step of the operation that the tag's slot names.
+    Step,
+    /// What a server has missed is deleted there.
+    CatchUp,
+    /// A copy of a hot key is stored.
+    Copy,
+}
+
 /// What is known of a request besides its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tag {
-    /// Whose request it is.
+    /// Whose it is.
+    pub asker: Asker,
+    /// The connection that waits; [`ClientId::NONE`] for requests of ours.
     pub client: ClientId,
     /// The pool it was put to.
     pub pool: PoolId,
-    /// Which of the client's answers it is for; the first one if it is for several.
+    /// Which of the client's answers it is for; the first one if it is for several. Of a step its operation, of a copy which.
     pub slot: u64,
     /// Placement hash of the key.
     pub hash: KeyHash,
@@ -64,6 +79,7 @@ impl Tag {
     #[inline]
     pub fn new(client: ClientId, pool: PoolId, slot: u64, ask: Ask, give_up: Instant) -> Self {
         Tag {
+            asker: Asker::Client,
             client,
             pool,
             slot,
@@ -78,6 +94,14 @@ impl Tag {
             give_up,
             write: None,
             flags: (0, 0),
+        }
+    }
+
+    /// The same of a request that no application waits for.
+    pub fn ours(asker: Asker, pool: PoolId, slot: u64, give_up: Instant) -> Self {
+        Tag {
+            asker,
+            ..Tag::new(ClientId::NONE, pool, slot, Ask::Single, give_up)
         }
     }
 

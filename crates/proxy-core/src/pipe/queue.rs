@@ -12,7 +12,7 @@
 
 use crate::bytes::ByteQueue;
 use crate::ids::ClientId;
-use crate::pipe::in_flight::{InFlight, Progress, Question, Tag, words};
+use crate::pipe::in_flight::{Asker, InFlight, Progress, Question, Tag, words};
 use crate::places::Places;
 use crate::stats::counters::Tally;
 use evenkeel_types::Instant;
@@ -70,10 +70,10 @@ impl Queue {
     }
 
     /// The bytes of the requests of a client.
-    pub fn questions_of(&self, client: ClientId) -> impl Iterator<Item = &[u8]> {
+    pub fn questions_of(&self, asker: Asker) -> impl Iterator<Item = &[u8]> {
         let bytes = self.bytes.as_slice();
-        let of_client = self.requests.iter().filter(move |r| r.tag.client == client);
-        of_client.map(move |request| {
+        let of_asker = self.requests.iter().filter(move |r| r.tag.asker == asker);
+        of_asker.map(move |request| {
             let at = (request.start - self.first) as usize;
             &bytes[at..at + request.len]
         })

@@ -1,8 +1,8 @@
 //! A server that was out of use forgets what it has missed. Why is in `pool/elsewhere.rs`.
 
-use crate::ids::{BackendId, NOBODY};
+use crate::ids::BackendId;
 use crate::pipe::backend::Link;
-use crate::pipe::in_flight::{Ask, Progress, Tag};
+use crate::pipe::in_flight::{Asker, Progress, Tag};
 use crate::pipe::missed;
 use crate::pipe::missed::CatchUp;
 use crate::under_way::put::put;
@@ -45,7 +45,7 @@ fn ask_for_nobody(
     let Some(backend) = core.backends.get(id) else {
         return;
     };
-    let tag = Tag::new(NOBODY, backend.pool, 0, Ask::Single, now);
+    let tag = Tag::ours(Asker::CatchUp, backend.pool, 0, now);
     put(core, now, id, tag, Progress::Nothing, |out| {
         write(out);
         (0, 0)

@@ -10,10 +10,10 @@ use crate::client::{Answered, State};
 use crate::clients::Clients;
 use crate::composed::parse_own;
 use crate::failure::Failure;
-use crate::ids::{BackendId, PoolId, STEP};
+use crate::ids::{BackendId, PoolId};
 use crate::operations::{Fetched, Operation, OperationId};
 use crate::pipe::backend::Backend;
-use crate::pipe::in_flight::{Ask, Progress, Question, Tag};
+use crate::pipe::in_flight::{Asker, Progress, Question, Tag};
 use crate::pool::Pool;
 use crate::route_flags::RouteFlags;
 use crate::routes::Renames;
@@ -362,7 +362,7 @@ fn ask_command(
         is_read: matches!(command, Command::Look | Command::Fetch),
         is_bound: command.is_bound(),
         flags: flags.place(bytes.len(), behind),
-        ..Tag::new(STEP, pool, id.slot(), Ask::Single, give_up)
+        ..Tag::ours(Asker::Step, pool, id.slot(), give_up)
     };
     let question = Question {
         tag: step,
