@@ -21,6 +21,8 @@
 //!   at them any more before a command.
 //! - What was taken over from a proxy may not be the newest step that somebody was told. So a change that was taken over is neither
 //!   gone on with nor withdrawn before an operator has said how many proxies there are, and all of these have been heard.
+//! - A coordinator that begins without a state tells nobody that a pool is at its beginning before it has been there for as long as a silence:
+//!   proxies that know better call again within that time.
 //! - A change that is done stays known when all proxies have ended: they come back and must not begin with the former servers. An operator
 //!   [forgets](Changes::forget_pool) it.
 
@@ -35,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_control::{FollowedPool, Heartbeat, PoolStep, Refusal};
 use evenkeel_schemes::change::{Change, Followed, VERSION_MAX};
-use evenkeel_schemes::stage::Stage;
+use evenkeel_schemes::stage::{Stage, Step};
 use evenkeel_types::{BootId, Instant, Now};
 
 use crate::limits::{
@@ -59,6 +61,8 @@ const TAKEN_OVER_MAX: u64 = VERSION_MAX / 2;
 pub(crate) struct Changes {
     /// A proxy silent for this long is down.
     silent: Duration,
+    /// When this process began.
+    began: Instant,
     /// By the pool's name. At most [`FOLLOWED_POOLS_MAX`].
     pools: BTreeMap<String, Led>,
     /// Those that follow, by name. At most [`PROXIES_MAX`].
@@ -70,6 +74,8 @@ pub(crate) struct Changes {
 #[derive(Debug)]
 struct Led {
     change: Change,
+    /// It was among what this process began with.
+    is_restored: bool,
     /// Its step was taken over from a proxy, and no operator has said since how many there are.
     is_taken_over: bool,
     /// A proxy is silent, so that nobody need report often before it is heard again.
@@ -94,6 +100,7 @@ impl Led {
     fn new(now: Instant) -> Self {
         Led {
             change: Change::default(),
+            is_restored: false,
             is_taken_over: false,
             is_held_up: false,
             since: now,
@@ -158,9 +165,10 @@ impl Life {
 
 impl Changes {
     /// Nobody follows anything.
-    pub(crate) fn new(silent: Duration) -> Self {
+    pub(crate) fn new(silent: Duration, now: Instant) -> Self {
         Changes {
             silent,
+            began: now,
             pools: BTreeMap::new(),
             proxies: BTreeMap::new(),
             journal: Journal::default(),
@@ -432,6 +440,11 @@ impl Changes {
             };
             // Who has just left is told nothing.
             if led.boot_of(name) != Some(heartbeat.boot) {
+                continue;
+            }
+            // Nor is who begins, as long as others may be about to say that the pool is further.
+            let is_young = now.since(self.began) < self.silent && !led.is_restored;
+            if is_young && followed.told.is_none() && led.change.step() == Step::FIRST {
                 continue;
             }
             hurries |= led.is_changing(now);

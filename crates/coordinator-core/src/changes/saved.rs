@@ -87,6 +87,7 @@ impl Changes {
     pub(crate) fn restore(silent: Duration, now: Instant, saved: SavedChanges) -> Self {
         let led = |saved: SavedChange| Led {
             change: saved.change,
+            is_restored: true,
             is_taken_over: saved.taken_over,
             is_held_up: false,
             since: now,
@@ -103,7 +104,7 @@ impl Changes {
         Changes {
             pools: pools.map(|(pool, saved)| (pool, led(saved))).collect(),
             proxies: proxies.map(|(name, saved)| (name, life(saved))).collect(),
-            ..Changes::new(silent)
+            ..Changes::new(silent, now)
         }
     }
 

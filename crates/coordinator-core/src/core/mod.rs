@@ -117,7 +117,7 @@ impl CoordinatorCore {
             leader: 0,
             settings: Settings::default(),
             members: Members::new(config.silent, now),
-            changes: Changes::new(config.silent),
+            changes: Changes::new(config.silent, now),
             takeover: Takeover::default(),
             draft: MapDraft::default(),
             migrations: Migrations::default(),

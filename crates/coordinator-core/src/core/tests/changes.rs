@@ -77,9 +77,16 @@ impl Follower {
     }
 }
 
+/// A world whose coordinator has been there for a while.
+fn old_world() -> World {
+    let mut world = World::new(1);
+    world.pass(SILENT_MS);
+    world
+}
+
 /// A world without servers, and proxies that were told their first step.
 fn followers<const N: usize>() -> (World, [Follower; N]) {
-    let mut world = World::new(1);
+    let mut world = old_world();
     let mut all = std::array::from_fn(|n| Follower::new(&format!("p{}", n + 1), &["main"]));
     follow(&mut world, &mut all, 2);
     (world, all)

@@ -88,7 +88,7 @@ fn who_leaves_or_drops_the_pool_is_waited_for_no_more() {
 
 #[test]
 fn another_life_follows_only_what_it_names() {
-    let mut world = World::new(1);
+    let mut world = old_world();
     let mut both = Follower::new("p1", &["main", "side"]);
     both.follow(&mut world);
     let mut one = Follower::new("p1", &["side"]).reborn();
@@ -161,7 +161,7 @@ fn only_who_is_silent_is_removed() {
 
 #[test]
 fn there_are_so_many_pools_and_no_more() {
-    let mut world = World::new(1);
+    let mut world = old_world();
     let pools: Vec<String> = (0..limits::FOLLOWED_POOLS_MAX)
         .map(|n| format!("pool{n}"))
         .collect();
@@ -178,7 +178,7 @@ fn there_are_so_many_pools_and_no_more() {
 
 #[test]
 fn there_are_so_many_followers_and_no_more() {
-    let mut world = World::new(1);
+    let mut world = old_world();
     // They fall silent and are members no more, but are waited for.
     for n in 0..limits::PROXIES_MAX {
         let follower = Follower::new(&format!("p{n}"), &["main"]);
@@ -193,4 +193,31 @@ fn there_are_so_many_followers_and_no_more() {
     assert_eq!(view(&world).proxies.len(), limits::PROXIES_MAX);
     let hint = view(&world).hint;
     assert!(hint.contains("waits for proxy p0,"), "{hint}");
+}
+
+/// It has lost its state, and the first that it hears is a proxy that was just started.
+#[test]
+fn who_begins_is_told_nothing_while_others_may_know_better() {
+    let (mut world, mut all) = followers::<2>();
+    begin(&mut world, Stage::Done, 2).unwrap();
+    follow_to_done(&mut world, &mut all);
+    follow(&mut world, &mut all, 2);
+    let config = world.core.config().clone();
+    world.core = CoordinatorCore::new(config, LINEAGE, world.now.monotonic).unwrap();
+    let mut newcomer = Follower::new("p9", &["main"]);
+    newcomer.follow(&mut world);
+    assert_eq!(newcomer.told("main"), None);
+    all[0].follow(&mut world);
+    newcomer.follow(&mut world);
+    assert_eq!(newcomer.stage(), Stage::Done);
+    // Where nobody comes that knows better, the pool is at its beginning.
+    let config = world.core.config().clone();
+    world.core = CoordinatorCore::new(config, LINEAGE, world.now.monotonic).unwrap();
+    let mut first = Follower::new("p1", &["main"]);
+    world.pass(SILENT_MS - 1);
+    first.follow(&mut world);
+    assert_eq!(first.told("main"), None);
+    world.pass(1);
+    first.follow(&mut world);
+    assert_eq!(first.stage(), Stage::Former);
 }

@@ -31,7 +31,10 @@ impl Process {
             Err(refusal) => panic!("{refusal}"),
         };
         let known = self.follower.told("main").map_or(0, |told| told.0);
-        let told = answer.pools[0].step;
+        // A coordinator that has just begun tells nothing yet.
+        let Some(told) = answer.pools.first().map(|told| told.step) else {
+            return;
+        };
         if is_answered && told.version > known {
             self.follower.0.pools[0].told = Some(told);
             self.works_by.push(told.stage);
@@ -67,7 +70,7 @@ struct Seen {
 
 fn run(seed: u64, seen: &mut Seen) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut world = World::new(1);
+    let mut world = old_world();
     let mut all: Vec<Process> = (0..PROXIES).map(Process::new).collect();
     // Since its state was lost nobody has said how many proxies there are.
     let mut is_lost = false;
