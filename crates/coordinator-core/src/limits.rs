@@ -43,6 +43,10 @@ pub const INTERVAL_EAGER: Duration = Duration::from_millis(100);
 /// all proxies have heard of a step and acknowledged it.
 pub const INTERVAL_CHANGING: Duration = Duration::from_millis(5);
 
+/// For so long after its start a coordinator that has no state tells no proxy that a pool is at its beginning: proxies that were told more
+/// call again within two seconds of its return.
+pub const YOUNG_FOR: Duration = Duration::from_secs(3);
+
 /// Shortest time for which a pool's change stands at `closing`: placeholders live for two seconds, by clocks that count whole ones.
 pub const CLOSING_MIN: Duration = Duration::from_secs(3);
 

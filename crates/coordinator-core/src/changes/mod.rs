@@ -21,7 +21,7 @@
 //!   at them any more before a command.
 //! - What was taken over from a proxy may not be the newest step that somebody was told. So a change that was taken over is neither
 //!   gone on with nor withdrawn before an operator has said how many proxies there are, and all of these have been heard.
-//! - A coordinator that begins without a state tells nobody that a pool is at its beginning before it has been there for as long as a silence:
+//! - A coordinator that begins without a state tells nobody that a pool is at its beginning before it has been there for [a while](YOUNG_FOR):
 //!   proxies that know better call again within that time.
 //! - A change that is done stays known when all proxies have ended: they come back and must not begin with the former servers. An operator
 //!   [forgets](Changes::forget_pool) it.
@@ -42,7 +42,7 @@ use evenkeel_types::{BootId, Instant, Now};
 
 use crate::limits::{
     CLOSING_MIN, FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, NAME_HELD_PER_SILENCE, PAUSE_MAX,
-    PROXIES_MAX,
+    PROXIES_MAX, YOUNG_FOR,
 };
 use event::Journal;
 
@@ -443,7 +443,7 @@ impl Changes {
                 continue;
             }
             // Nor is who begins, as long as others may be about to say that the pool is further.
-            let is_young = now.since(self.began) < self.silent && !led.is_restored;
+            let is_young = now.since(self.began) < YOUNG_FOR && !led.is_restored;
             if is_young && followed.told.is_none() && led.change.step() == Step::FIRST {
                 continue;
             }

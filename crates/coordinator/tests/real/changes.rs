@@ -232,11 +232,18 @@ fn what_cannot_be_done_with_changes_is_refused_with_its_word() {
         "cluster": "test", "kind": "proxy", "name": "p1", "boot": 1, "host": "h", "port": 0,
         "pools": [{"pool": "main"}],
     });
-    let (status, answer) = call(at, "POST", "/api/v1/heartbeat", &heartbeat.to_string());
-    assert_eq!(status, 200, "{answer}");
-    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
-    // Others may know better, for as long as a silence.
-    assert_eq!(answer.get("pools"), None);
+    let answer = poll_until(
+        DEADLINE,
+        "a coordinator to which nobody comes that knows better",
+        || {
+            let (status, answer) = call(at, "POST", "/api/v1/heartbeat", &heartbeat.to_string());
+            assert_eq!(status, 200, "{answer}");
+            let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+            answer.get("pools").is_some().then_some(answer)
+        },
+    );
+    let step = json!([{"pool": "main", "step": {"version": 1, "stage": "former"}}]);
+    assert_eq!(answer["pools"], step);
     assert_eq!(
         reason(begin(&client, Stage::Closing, 1)),
         (400, "bad_goal".into())

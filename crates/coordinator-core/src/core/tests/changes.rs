@@ -8,6 +8,7 @@ use evenkeel_control::{FollowedPool, PoolStep};
 
 const INTERVAL_MS: u64 = limits::INTERVAL_CHANGING.as_millis() as u64;
 const PAUSE_MS: u64 = limits::PAUSE_MAX.as_millis() as u64;
+const YOUNG_MS: u64 = limits::YOUNG_FOR.as_millis() as u64;
 const SILENT_MS: u64 = limits::SERVER_SILENT.as_millis() as u64;
 
 /// A proxy that follows pools and acknowledges each step as soon as it is told.
@@ -80,7 +81,7 @@ impl Follower {
 /// A world whose coordinator has been there for a while.
 fn old_world() -> World {
     let mut world = World::new(1);
-    world.pass(SILENT_MS);
+    world.pass(YOUNG_MS);
     world
 }
 

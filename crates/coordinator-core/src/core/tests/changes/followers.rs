@@ -214,7 +214,7 @@ fn who_begins_is_told_nothing_while_others_may_know_better() {
     let config = world.core.config().clone();
     world.core = CoordinatorCore::new(config, LINEAGE, world.now.monotonic).unwrap();
     let mut first = Follower::new("p1", &["main"]);
-    world.pass(SILENT_MS - 1);
+    world.pass(YOUNG_MS - 1);
     first.follow(&mut world);
     assert_eq!(first.told("main"), None);
     world.pass(1);
