@@ -15,6 +15,7 @@ mod coordinator;
 mod fault;
 mod faults;
 mod leases;
+mod led;
 mod line;
 mod migrations;
 mod mutants;
@@ -38,6 +39,7 @@ mod voting;
 mod weather;
 
 pub use fault::Fault;
+pub use led::{LedReport, Mischance, Tally};
 pub use line::{Line, Listener};
 pub use plan::{Cluster, LENGTH, LENGTH_MIN, Plan, SERVERS, SERVERS_MAX, SERVERS_MIN};
 pub use report::Report;
@@ -56,6 +58,7 @@ use evenkeel_server_core::{ConnectionId, Message, ServingLease};
 use evenkeel_types::map::ClusterMap;
 use evenkeel_types::promise::Consistency;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, WorkerRef};
+use led::{Led, Turn};
 use plan::FIRST_MISHAP;
 use process::Process;
 use proxy::Proxy;
@@ -147,6 +150,8 @@ enum Event {
     Restart {
         server: usize,
     },
+    /// Something of a pool that is led to other servers.
+    Led(Turn),
     HotKeysOn,
     /// Everything that is bounded is looked at.
     Look,
@@ -197,6 +202,8 @@ pub struct World {
     maps: BTreeMap<Epoch, Arc<ClusterMap>>,
     // What applications do.
     keys: Vec<Vec<u8>>,
+    /// Keys from here on are counters.
+    texts: usize,
     misses_are_true: bool,
     clients: u32,
     writes: u64,
@@ -205,6 +212,8 @@ pub struct World {
     register: Register,
     /// With a fault: the last value that any shadow server was sent, for each key.
     old_fills: BTreeMap<u16, Vec<u8>>,
+    /// The pool that is led to other servers, if one is.
+    led: Option<Led>,
     /// Blows that wait, oldest first.
     traps: Vec<Trap>,
     /// Migrations of which the target has flushed what came before the source had decided.
@@ -221,6 +230,11 @@ impl World {
         let joiners = random.index(3).min(count - SERVERS_MIN);
         let initial = if is_plain { count } else { count - joiners };
         let proxies = if is_plain { 2 } else { 1 + random.index(3) };
+        let is_led = is_plain && swarm.is_led;
+        let pauses = match is_led {
+            true => (led::PAUSE_MIN, led::PAUSE_MAX),
+            false => (PAUSE_MIN, PAUSE_MAX),
+        };
         let is_atomic = plan.consistency == Consistency::Atomic;
         // A miss where nobody was asked could not be held against the truth.
         let on_down = if random.chance(1, 2) || is_atomic {
@@ -228,11 +242,7 @@ impl World {
         } else {
             OnDown::Miss
         };
-        let names = ["alpha", "beta", "gamma", "delta", "count", "total"];
-        let keys: Vec<Vec<u8>> = names
-            .iter()
-            .map(|name| format!("{name}{}", random.below(1000)).into_bytes())
-            .collect();
+        let (keys, texts) = applications::names(&mut random, is_led);
         let drift = swarm.drift_ppm;
         let servers: Vec<_> = (0..count)
             .map(|_| {
@@ -241,21 +251,28 @@ impl World {
                 Server::new(process, !is_old)
             })
             .collect();
-        let proxies: Vec<_> = (0..proxies)
+        let processes: Vec<_> = (0..proxies)
             .map(|_| Process::new(&mut random, true, drift))
-            .collect::<Vec<_>>()
+            .collect();
+        let config = match is_led {
+            true => led::config(count, on_down),
+            false => proxy::config(&plan, initial, proxy::settings(&plan, on_down)),
+        };
+        let config = Arc::new(config);
+        let proxies: Vec<_> = processes
             .into_iter()
-            .map(|process| {
-                let settings = proxy::settings(&plan, on_down);
-                Proxy::new(process, random.seed(), &plan, initial, settings)
-            })
+            .map(|process| Proxy::new(process, random.seed(), &config))
             .collect();
         let process = Process::new(&mut random, true, drift);
         let coordinator = Coordinator::new(process, initial, random.seed());
+        let led = is_led.then(|| {
+            let saved = coordinator.core.saved_state();
+            Led::new(count, &config, saved, &mut random)
+        });
         let applications: Vec<_> = (0..proxies.len() * 3)
             .map(|i| {
                 let pipeline_max = 1 + random.index(8);
-                let pause = random.between(PAUSE_MIN, PAUSE_MAX);
+                let pause = random.between(pauses.0, pauses.1);
                 Application::new(i % proxies.len(), keys.len(), pipeline_max, pause)
             })
             .collect();
@@ -287,11 +304,13 @@ impl World {
             maps: BTreeMap::new(),
             register: Register::new(keys.len()),
             keys,
+            texts,
             misses_are_true: on_down == OnDown::Error,
             clients: 0,
             writes: 0,
             operations: Vec::new(),
             old_fills: BTreeMap::new(),
+            led,
             traps: Vec::new(),
             flushed_early: BTreeSet::new(),
         };
@@ -307,6 +326,7 @@ impl World {
             self.send_heartbeat_soon(self.servers.len() + proxy);
         }
         self.pace_migrations();
+        self.begin_led();
         self.arm(self.coordinator_host());
         for application in 0..self.applications.len() {
             let at = self.random.below(200 * MS);
@@ -342,6 +362,9 @@ impl World {
         }
         for proxy in &self.proxies {
             self.report.take_proxy(proxy.core.stats());
+        }
+        if self.led.is_some() {
+            return self.finish_led();
         }
         let changes = self.coordinator.core.epoch().0;
         self.report.tell("maps", changes);
@@ -447,6 +470,9 @@ impl World {
                 sent,
                 heartbeat,
             } => {
+                if self.led.is_some() {
+                    return self.answer_follower((host, life), sent, heartbeat);
+                }
                 self.answer_heartbeat(host, life, sent, &heartbeat);
             }
             Event::Answer {
@@ -493,6 +519,7 @@ impl World {
             Event::Act { application } => self.act(application),
             Event::Mishap => self.mishap(),
             Event::Restart { server } => self.start_server(server),
+            Event::Led(turn) => self.happen_to_led(turn),
             Event::Blow(trap) => self.strike_at_step(trap),
             Event::HotKeysOn => self.coordinator.hot_keys = Mode::On,
             Event::Look => self.look(),

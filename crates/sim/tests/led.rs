@@ -1,0 +1,72 @@
+//! Pools of plain servers that are led to other ones while applications work, run from seeds.
+//!
+//! `EVENKEEL_SEED=n` runs one seed alone; `evenkeel sim replay n --led` tells its story. An ordinary run takes a share of the seeds, from
+//! `EVENKEEL_SEEDS_FROM` on; `EVENKEEL_NIGHTLY=1` takes all, and `EVENKEEL_SIM_SEEDS=n` so many.
+
+mod common;
+
+use common::from_environment;
+use evenkeel_sim::many;
+use evenkeel_sim::world::{Plan, Report, Tally, World};
+
+/// Seeds of the nightly run.
+const SEEDS: u64 = 500;
+
+/// Those of an ordinary run.
+const SEEDS_SHARE: u64 = 40;
+
+/// How long a run lasts, in virtual nanoseconds.
+const LENGTH: u64 = 21_000_000_000;
+
+fn plan(seed: u64) -> Plan {
+    Plan::led(seed).lasting(LENGTH)
+}
+
+#[test]
+fn pools_that_are_led_to_other_servers_show_nothing_old_whatever_goes_wrong() {
+    let seeds = match from_environment("EVENKEEL_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => {
+            let usual = match from_environment("EVENKEEL_NIGHTLY") {
+                Some(1) => SEEDS,
+                _ => SEEDS_SHARE,
+            };
+            let count = from_environment("EVENKEEL_SIM_SEEDS").unwrap_or(usual);
+            let from = from_environment("EVENKEEL_SEEDS_FROM").unwrap_or(0);
+            from..from.checked_add(count).expect("seeds are 64 bits wide")
+        }
+    };
+    println!("seeds {seeds:?}");
+    let count = seeds.end - seeds.start;
+    let mut total = Report::default();
+    let mut broken = Vec::new();
+    many::run(seeds, many::cores(), plan, |seed, outcome| {
+        total.add(&outcome.report);
+        let first = outcome.violations.first();
+        broken.extend(first.map(|first| format!("seed {seed}: {first}")));
+        true
+    });
+    println!("{total}");
+    let failed = broken.len();
+    assert!(
+        broken.is_empty(),
+        "{failed} of {count} seeds; `evenkeel sim replay --led --seconds 21` tells the story of one:\n{}",
+        broken.join("\n")
+    );
+    if count < SEEDS {
+        return;
+    }
+    let never: Vec<_> = total.led.never().collect();
+    assert!(never.is_empty(), "never: {never:?}");
+    let tallies = Tally::ALL.iter().copied();
+    let idle: Vec<_> = tallies.filter(|t| total.led.tally(*t) == 0).collect();
+    assert!(idle.is_empty(), "never: {idle:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_events_while_a_pool_is_led() {
+    for seed in 0..3 {
+        let [a, b] = [0, 1].map(|_| World::new(plan(seed)).run().report);
+        assert_eq!(a, b, "seed {seed}");
+    }
+}
