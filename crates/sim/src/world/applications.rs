@@ -7,6 +7,7 @@
 
 use super::application::{Kind, Pending};
 use super::connection::{Arrival, ConnectionNumber, INITIATOR, Who};
+use super::register::{number_of, scattered_number_of};
 use super::swarm::Habit;
 use super::units::MS;
 use super::{Event, World};
@@ -220,7 +221,11 @@ impl World {
         let exptime = self.some_exptime();
         self.writes += 1;
         let id = WriteId(self.writes);
-        let number = self.register.announce(id);
+        let number = match self.led {
+            Some(_) => scattered_number_of(id),
+            None => number_of(id),
+        };
+        let number = self.register.announce(id, number);
         let name = self.name(key);
         let kind = if self.random.chance(1, 4) {
             let len = number.to_string().len();

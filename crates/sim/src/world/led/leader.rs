@@ -8,7 +8,7 @@ use super::table::{Mischance, Tally};
 use super::{POOL, Saving, Turn};
 use crate::history::Nanos;
 use evenkeel_control::FollowedPool;
-use evenkeel_coordinator_core::{ChangeView, CoordinatorCore, Heartbeat, HeartbeatAnswer};
+use evenkeel_coordinator_core::{ChangeView, CoordinatorCore, Heartbeat, HeartbeatAnswer, Refusal};
 use evenkeel_schemes::stage::{Stage, Step};
 
 /// How long a member waits for an answer at most: later ones are not heard.
@@ -24,6 +24,10 @@ impl World {
     ) {
         let busy = self.coordinator_busy_until();
         if busy > self.time {
+            // Who has waited for so long has hung up.
+            if self.time - sent > CALL_TIMEOUT {
+                return;
+            }
             let at = busy + self.random.below(MS);
             let event = Event::Report {
                 host,
@@ -50,7 +54,16 @@ impl World {
                 self.at(at, Event::Led(turn));
             }
             // For instance one whose name was another life's a moment ago.
-            Err(_) => self.report.tell("heartbeats refused", 1),
+            Err(refused) => {
+                let coordinator = self.coordinator_host();
+                self.narrate(&[host, coordinator], || format!("is refused: {refused}"));
+                self.report.tell("heartbeats refused", 1);
+                if matches!(refused, Refusal::DuplicateName { .. }) {
+                    let proxy = host - self.servers.len();
+                    let delay = self.random.below(5 * MS);
+                    self.after(delay, Event::Led(Turn::NameLost { proxy, life }));
+                }
+            }
         }
         self.look_at_change();
     }

@@ -55,6 +55,10 @@ pub(super) enum Turn {
     Mischance(Option<Mischance>),
     /// A server evicts a key.
     Evict,
+    /// A proxy's process is told that its name is another's.
+    NameLost { proxy: usize, life: u32 },
+    /// It was told so for long, and gives up.
+    GiveUp { proxy: usize, life: u32 },
     /// A proxy that was killed starts again under its name.
     StartProxy { proxy: usize },
 }
@@ -68,6 +72,8 @@ struct Followed {
     deaf_until: Nanos,
     /// The same comes late.
     late_until: Nanos,
+    /// It was told that its name is another's.
+    has_lost_name: bool,
 }
 
 /// A state that is being written.
@@ -177,6 +183,8 @@ impl World {
             }
             Turn::Mischance(mischance) => self.mischance(mischance),
             Turn::Evict => self.evict_some(),
+            Turn::NameLost { proxy, life } => self.lose_name(proxy, life),
+            Turn::GiveUp { proxy, life } => self.give_up_name(proxy, life),
             Turn::StartProxy { proxy } => self.start_proxy_again(proxy),
         }
     }

@@ -7,7 +7,7 @@ use super::super::proxy::{MAP_SOURCE, Proxy, REQUEST_TIMEOUT, server_list};
 use super::super::server::ITEM_SIZE_MAX;
 use super::super::units::MS;
 use super::table::Mischance;
-use super::{FORMER_POOL, Followed, POOL, Turn, first_own_of};
+use super::{FORMER_POOL, Followed, Led, POOL, Turn, first_own_of};
 use crate::history::Nanos;
 use core::time::Duration;
 use evenkeel_control::{FollowedPool, PoolStep};
@@ -40,6 +40,9 @@ pub(in crate::world) fn config(servers: usize, on_down: OnDown) -> ProxyConfig {
     config.limits.item_size_max = ITEM_SIZE_MAX;
     config
 }
+
+/// How long a process goes on that is told that its name is another's.
+const NAME_PATIENCE: Nanos = 1_000 * MS;
 
 impl World {
     /// What a proxy says of the pool that it follows.
@@ -126,6 +129,40 @@ impl World {
         self.at(back, Event::Led(Turn::StartProxy { proxy }));
         self.note_mischance(Mischance::ProxyKilled);
         true
+    }
+
+    /// A proxy is told that another process has its name. A heartbeat of a former life can be why, which came late: it takes the name of one
+    /// that was silent for a while. From then on nothing is asked, and after a while the process ends, as real ones do.
+    pub(super) fn lose_name(&mut self, proxy: usize, life: u32) {
+        let host = self.servers.len() + proxy;
+        let again = |()| Event::Led(Turn::NameLost { proxy, life });
+        if self.admit(host, life, (), again).is_none() {
+            return;
+        }
+        let Some(led) = &mut self.led else {
+            return;
+        };
+        let followed = &mut led.followed[proxy];
+        followed.told = None;
+        let is_known = core::mem::replace(&mut followed.has_lost_name, true);
+        let p = &mut self.proxies[proxy];
+        let now = p.process.now(self.time).monotonic;
+        p.core.set_step(now, MAP_SOURCE, POOL, None);
+        self.settle_proxy(proxy);
+        if !is_known {
+            self.narrate(&[host], || "has lost its name".into());
+            self.report.tell("proxies that lost their name", 1);
+            self.after(NAME_PATIENCE, Event::Led(Turn::GiveUp { proxy, life }));
+        }
+    }
+
+    pub(super) fn give_up_name(&mut self, proxy: usize, life: u32) {
+        let has_lost_name = |led: &Led| led.followed[proxy].has_lost_name;
+        let is_it = self.proxies[proxy].process.life == life;
+        if is_it && self.led.as_ref().is_some_and(has_lost_name) {
+            let back = self.time + self.random.between(MS, 100 * MS);
+            self.kill_proxy(proxy, back);
+        }
     }
 
     /// Another life of a proxy begins: it asks nobody before it was told how far its pool is.
