@@ -12,6 +12,8 @@ mod command;
 mod connection;
 mod control;
 mod coordinator;
+mod ending;
+mod event;
 mod fault;
 mod faults;
 mod leases;
@@ -46,19 +48,18 @@ pub use report::Report;
 pub use strikes::{Blow, Occasion, Strike, Strikes};
 pub use swarm::{Habit, Habits, Hazard, Hazards, Swarm};
 
-use crate::history::{History, Nanos, Operation, Promises, check, check_linearizable};
+use crate::history::{History, Nanos, Operation};
 use crate::random::Random;
 use application::Application;
 use connection::{Arrival, Connection, ConnectionNumber, Who};
 use coordinator::Coordinator;
-use evenkeel_coordinator_core::{Heartbeat, HeartbeatAnswer};
 use evenkeel_hotkeys::config::Mode;
 use evenkeel_proxy_core::OnDown;
-use evenkeel_server_core::{ConnectionId, Message, ServingLease};
 use evenkeel_types::map::ClusterMap;
 use evenkeel_types::promise::Consistency;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, WorkerRef};
-use led::{Led, Turn};
+use event::Event;
+use led::Led;
 use plan::FIRST_MISHAP;
 use process::Process;
 use proxy::Proxy;
@@ -75,91 +76,6 @@ use weather::Weather;
 /// nine applications, and so some 250 operations a second on average.
 const PAUSE_MIN: Nanos = 15 * MS;
 const PAUSE_MAX: Nanos = 90 * MS;
-
-/// Something that happens at a time.
-#[derive(Debug)]
-enum Event {
-    /// A request to connect reaches its host.
-    Reach {
-        connection: ConnectionNumber,
-    },
-    /// Something that an end has sent arrives.
-    Arrive {
-        connection: ConnectionNumber,
-        from: usize,
-    },
-    Message {
-        server: usize,
-        life: u32,
-        from: u16,
-        to: u16,
-        message: Message,
-    },
-    Map {
-        server: usize,
-        life: u32,
-        worker: u16,
-        map: Arc<ClusterMap>,
-    },
-    Timer {
-        host: usize,
-        life: u32,
-    },
-    Heartbeat {
-        host: usize,
-        life: u32,
-        extra: bool,
-    },
-    Report {
-        host: usize,
-        life: u32,
-        sent: Nanos,
-        heartbeat: Box<Heartbeat>,
-    },
-    Answer {
-        host: usize,
-        life: u32,
-        /// When its heartbeat was sent.
-        sent: Nanos,
-        answer: Box<HeartbeatAnswer>,
-    },
-    Lease {
-        server: usize,
-        life: u32,
-        worker: u16,
-        lease: ServingLease,
-    },
-    /// A turn goes on that was stopped when its clock had been read.
-    GoOn {
-        connection: ConnectionNumber,
-        server: usize,
-        life: u32,
-        worker: u16,
-        id: ConnectionId,
-        read: Nanos,
-    },
-    Open {
-        application: usize,
-    },
-    Act {
-        application: usize,
-    },
-    Mishap,
-    /// Something goes wrong with a cachelet in the middle of a change.
-    Blow(Trap),
-    Restart {
-        server: usize,
-    },
-    /// Something of a pool that is led to other servers.
-    Led(Turn),
-    HotKeysOn,
-    /// Everything that is bounded is looked at.
-    Look,
-    /// No fault comes any more.
-    Quiet,
-    /// What the coordinator said when faults were over has reached everyone; what it says now has to at the end.
-    Settle,
-}
 
 /// What a run has come to.
 #[derive(Debug)]
@@ -354,61 +270,7 @@ impl World {
             self.check_maps(self.settled_epoch);
             self.check_drains();
         }
-        self.report.tell("events", self.queue.count());
-        for server in 0..self.servers.len() {
-            if self.servers[server].process.alive {
-                self.count_server(server);
-            }
-        }
-        for proxy in &self.proxies {
-            self.report.take_proxy(proxy.core.stats());
-        }
-        if self.led.is_some() {
-            return self.finish_led();
-        }
-        let changes = self.coordinator.core.epoch().0;
-        self.report.tell("maps", changes);
-        let (log, lapses) = self.register.finish(self.time);
-        let history = History {
-            operations: self.operations,
-            log: Some(log),
-            lapses,
-        };
-        let promises = Promises {
-            staleness: self.plan.lease(),
-            misses_are_true: self.misses_are_true,
-        };
-        match check(&history, &promises) {
-            Ok(checked) => {
-                self.report.tell("values shown", checked.values);
-                self.report.tell("misses shown", checked.misses);
-                self.report.tell("writes confirmed", checked.writes);
-                self.report.tell("outcomes unknown", checked.unknown);
-                self.report
-                    .tell("values stale within the bound", checked.staleness.count());
-                self.report.staleness.add(&checked.staleness);
-            }
-            Err(violations) => {
-                self.violations
-                    .extend(violations.iter().map(ToString::to_string));
-            }
-        }
-        if self.plan.consistency == Consistency::Atomic {
-            match check_linearizable(&history.operations) {
-                Ok(linear) => self
-                    .report
-                    .tell("operations put in order", linear.operations),
-                Err(violations) => {
-                    self.violations
-                        .extend(violations.iter().map(ToString::to_string));
-                }
-            }
-        }
-        Outcome {
-            report: self.report,
-            violations: self.violations,
-            history,
-        }
+        self.end_run()
     }
 
     fn happen(&mut self, event: Event) {
