@@ -24,12 +24,12 @@ const LENGTH: u64 = 21_000_000_000;
 
 /// The first seed in which each fault is noticed, as far as is known.
 const PINS: [(Fault, u64); 6] = [
-    (Fault::AcknowledgedEarly, 0),
+    (Fault::AcknowledgedEarly, 38),
     (Fault::StageKept, 0),
-    (Fault::StepsRushed, 0),
-    (Fault::FillsUnstored, 0),
+    (Fault::StepsRushed, 7),
+    (Fault::FillsUnguarded, 137),
     (Fault::MarksShown, 0),
-    (Fault::FormerKept, 0),
+    (Fault::FormerKept, 3),
 ];
 
 fn plan(seed: u64) -> Plan {

@@ -66,8 +66,8 @@ pub enum Fault {
     StageKept,
     /// The leader of a pool takes it that all others have followed, whenever one proxy speaks.
     StepsRushed,
-    /// Servers of a led pool confirm an item that is brought and that they do not take, so that it is shown.
-    FillsUnstored,
+    /// Servers of a led pool take an item that is brought whatever is there by now.
+    FillsUnguarded,
     /// Servers of a led pool show placeholders as if they were items.
     MarksShown,
     /// Former servers of a led pool confirm deletes and keep what they have.
@@ -91,7 +91,7 @@ impl Fault {
         Fault::AcknowledgedEarly,
         Fault::StageKept,
         Fault::StepsRushed,
-        Fault::FillsUnstored,
+        Fault::FillsUnguarded,
         Fault::MarksShown,
         Fault::FormerKept,
     ];

@@ -2,6 +2,7 @@
 
 use super::super::Event;
 use super::super::World;
+use super::super::connection::{ACCEPTOR, End, INITIATOR};
 use super::super::swarm::{Hazard, Hazards};
 use super::super::units::{MS, SECOND};
 use super::Turn;
@@ -13,6 +14,9 @@ use evenkeel_schemes::stage::Stage;
 /// How soon something goes wrong when a stage has begun: `quiesced` takes some milliseconds.
 const SOON: Nanos = 8 * MS;
 const SOMETIME: Nanos = 1_500 * MS;
+
+/// How late what a broken connection carried arrives at most.
+const LAG_MAX: Nanos = 1_500 * MS;
 
 impl World {
     /// Something went wrong.
@@ -76,7 +80,11 @@ impl World {
             return;
         }
         if stage == Stage::Former && self.time < begins {
-            self.stop_over_the_beginning(begins);
+            match self.random.below(6) {
+                0..3 => self.stop_over_the_beginning(begins),
+                3 | 4 => self.break_at_the_beginning(begins),
+                _ => {}
+            }
         }
         let count = 1 + self.random.index(3);
         for _ in 0..count {
@@ -92,18 +100,50 @@ impl World {
 
     /// A former server has stores to carry out that were given up, and goes on when the change has begun, or much later.
     fn stop_over_the_beginning(&mut self, begins: Nanos) {
-        if !self.random.chance(1, 2) {
-            return;
-        }
         let server = self.some_server_of(true);
         let length = match self.random.below(4) {
             0 => self.random.between(700 * MS, 12 * SECOND),
-            _ => self.random.below(70 * MS),
+            _ => self.random.between(20 * MS, 100 * MS),
         };
         let until = (begins + length).min(self.plan.quiet_from());
         // As if it had stood still since: its host accepts, and nobody is answered.
         let from = begins - self.random.between(650 * MS, 1_400 * MS);
         self.at(from, Event::Led(Turn::Stop { server, until }));
+    }
+
+    /// Everything takes a little longer when the change begins, so that much is under way between its steps. What was sent to former
+    /// servers just before arrives when others are asked already.
+    fn break_at_the_beginning(&mut self, begins: Nanos) {
+        let (by, length) = (self.random.between(2, 16), self.random.between(500, 5_000));
+        let until = (begins + length * MS).min(self.plan.quiet_from());
+        let from = begins - 300 * MS;
+        let slow = Turn::Slow { by: by * MS, until };
+        self.at(from, Event::Led(slow));
+        let before = self.random.below(40 * MS);
+        self.at(begins - before, Event::Led(Turn::Lag));
+    }
+
+    pub(super) fn slow_proxies(&mut self, by: Nanos, until: Nanos) {
+        for proxy in 0..self.proxies.len() {
+            let host = self.servers.len() + proxy;
+            self.narrate(&[host], || format!("is slower by {} ms", by / MS));
+            self.weather.slow_down(host, by, until);
+            self.note_mischance(Mischance::Slow);
+        }
+    }
+
+    pub(super) fn lag_behind(&mut self) {
+        let (first_proxy, first_own) = (self.servers.len(), self.servers_of(true).end);
+        let between = |ends: &[End; 2]| {
+            ends[INITIATOR].host >= first_proxy && ends[ACCEPTOR].host < first_own
+        };
+        for connection in self.open_connections(between) {
+            let hosts = [0, 1].map(|end| self.connections[connection].ends[end].host);
+            self.narrate(&hosts, || format!("lose connection #{connection}"));
+            let lag = self.random.between(20 * MS, LAG_MAX);
+            self.reset_late(connection, lag);
+            self.note_mischance(Mischance::ConnectionsLost);
+        }
     }
 
     /// A server of the former ones, or of the pool's own.

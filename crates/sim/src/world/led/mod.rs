@@ -51,6 +51,10 @@ pub(super) enum Turn {
     Withdraw,
     /// A server stands still until then.
     Stop { server: usize, until: Nanos },
+    /// Proxies are a little slower for so long.
+    Slow { by: Nanos, until: Nanos },
+    /// Connections to former servers break, and what was sent over them arrives later.
+    Lag,
     /// Something goes wrong; some stage's own blow, or any.
     Mischance(Option<Mischance>),
     /// A server evicts a key.
@@ -181,6 +185,8 @@ impl World {
             Turn::Stop { server, until } => {
                 self.stand_still(server, until);
             }
+            Turn::Slow { by, until } => self.slow_proxies(by, until),
+            Turn::Lag => self.lag_behind(),
             Turn::Mischance(mischance) => self.mischance(mischance),
             Turn::Evict => self.evict_some(),
             Turn::NameLost { proxy, life } => self.lose_name(proxy, life),

@@ -8,6 +8,7 @@ use super::super::World;
 use super::super::command::{Change, Command};
 use super::super::connection::INITIATOR;
 use super::super::fault::Fault;
+use super::super::mutants::edit_line;
 use super::super::observing::told;
 use super::Turn;
 use super::table::Mischance;
@@ -43,7 +44,8 @@ impl World {
             } => self.peek(server, command.key),
             _ => None,
         };
-        let forged = self.forge(command, input);
+        let unguarded = self.unguarded(command, input);
+        let forged = unguarded.or_else(|| self.forge(command, input));
         let shown = forged.as_deref().unwrap_or(input);
         let (mut consumed, mut out) = self.show_input(place, shown);
         if forged.is_some() && consumed > 0 {
@@ -53,7 +55,7 @@ impl World {
             self.note_late(place, command);
             self.name_value(command, base, &out);
         }
-        self.spoil_led(server, command, &mut out);
+        self.spoil_led(server, &mut out);
         (consumed, out)
     }
 
@@ -224,36 +226,37 @@ impl World {
     }
 
     /// With a fault that does so: changes what a server of the pool's own answers.
-    fn spoil_led(&self, server: usize, command: &Command, out: &mut Vec<u8>) {
+    fn spoil_led(&self, server: usize, out: &mut Vec<u8>) {
         let is_former = self.led.as_ref().is_some_and(|led| led.is_former(server));
-        match self.plan.fault {
-            Some(Fault::MarksShown) if !is_former => {
-                let text = format!(" f{}", mark::FLAGS).into_bytes();
-                let at = out.windows(text.len()).position(|words| words == text);
-                if let Some(at) = at {
-                    out.splice(at..at + text.len(), b" f0".iter().copied());
-                }
-            }
-            // The proxy shows what it has fetched and could not store.
-            Some(Fault::FillsUnstored) if !is_former => {
-                let Change::Store {
-                    value,
-                    expects: Some(_),
-                    ..
-                } = &command.change
-                else {
-                    return;
-                };
-                let key = usize::from(command.key);
-                let is_fill = self.register.write_of(key, value).is_some();
-                let is_refused = [b"EX", b"NF", b"NS"]
-                    .iter()
-                    .any(|word| out.starts_with(*word));
-                if is_fill && is_refused {
-                    *out = b"HD c1\r\n".to_vec();
-                }
-            }
-            _ => {}
+        if is_former || !self.has_fault(Fault::MarksShown) {
+            return;
         }
+        let text = format!(" f{}", mark::FLAGS).into_bytes();
+        let at = out.windows(text.len()).position(|words| words == text);
+        if let Some(at) = at {
+            out.splice(at..at + text.len(), b" f0".iter().copied());
+        }
+    }
+
+    /// With a fault: an item that is brought, without the unique of the placeholder that it is to take the place of.
+    fn unguarded(&self, command: &Command, input: &[u8]) -> Option<Vec<u8>> {
+        let Change::Store {
+            value,
+            expects: Some(_),
+            ..
+        } = &command.change
+        else {
+            return None;
+        };
+        let is_brought = self
+            .register
+            .write_of(usize::from(command.key), value)
+            .is_some();
+        if !is_brought || !self.has_fault(Fault::FillsUnguarded) {
+            return None;
+        }
+        Some(edit_line(&input[..command.len], |words| {
+            words.retain(|word| !word.starts_with('C'));
+        }))
     }
 }
