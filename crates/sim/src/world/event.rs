@@ -1,7 +1,7 @@
 //! What is to happen, and to whom.
 
 use super::connection::ConnectionNumber;
-use super::led::Turn;
+use super::leading::Turn;
 use super::strikes::Trap;
 use crate::history::Nanos;
 use evenkeel_coordinator_core::{Heartbeat, HeartbeatAnswer};

@@ -16,8 +16,10 @@ mod ending;
 mod event;
 mod fault;
 mod faults;
+mod leading;
 mod leases;
 mod led;
+mod led_report;
 mod line;
 mod migrations;
 mod mutants;
@@ -41,7 +43,7 @@ mod voting;
 mod weather;
 
 pub use fault::Fault;
-pub use led::{LedReport, Mischance, Tally};
+pub use led_report::{LedReport, Mischance, Tally};
 pub use line::{Line, Listener};
 pub use plan::{Cluster, LENGTH, LENGTH_MIN, Plan, SERVERS, SERVERS_MAX, SERVERS_MIN};
 pub use report::Report;
@@ -59,7 +61,7 @@ use evenkeel_types::map::ClusterMap;
 use evenkeel_types::promise::Consistency;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, WorkerRef};
 use event::Event;
-use led::Led;
+use leading::Led;
 use plan::FIRST_MISHAP;
 use process::Process;
 use proxy::Proxy;
@@ -148,7 +150,7 @@ impl World {
         let proxies = if is_plain { 2 } else { 1 + random.index(3) };
         let is_led = is_plain && swarm.is_led;
         let pauses = match is_led {
-            true => (led::PAUSE_MIN, led::PAUSE_MAX),
+            true => (leading::PAUSE_MIN, leading::PAUSE_MAX),
             false => (PAUSE_MIN, PAUSE_MAX),
         };
         let is_atomic = plan.consistency == Consistency::Atomic;
@@ -171,7 +173,7 @@ impl World {
             .map(|_| Process::new(&mut random, true, drift))
             .collect();
         let config = match is_led {
-            true => led::config(count, on_down),
+            true => leading::config(count, on_down),
             false => proxy::config(&plan, initial, proxy::settings(&plan, on_down)),
         };
         let config = Arc::new(config);

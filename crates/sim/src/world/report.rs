@@ -1,6 +1,6 @@
 //! What happened in a run.
 
-use super::led::LedReport;
+use super::led_report::LedReport;
 use super::strikes::Strikes;
 use core::fmt;
 use evenkeel_hotkeys::ages::Ages;

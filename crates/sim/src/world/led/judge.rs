@@ -1,8 +1,8 @@
 //! Whether what applications were told of a led pool can be.
 
 use super::super::application::Pending;
+use super::super::led_report::Tally;
 use super::super::{Outcome, World};
-use super::table::Tally;
 use crate::history::{Action, Found, History, Operation, check_linearizable};
 use evenkeel_schemes::mark;
 use evenkeel_schemes::stage::Stage;

@@ -1,11 +1,11 @@
 //! The coordinator that leads a pool's change: it hears proxies, saves before it tells, and obeys an operator.
 
-use super::super::Event;
 use super::super::World;
+use super::super::event::Event;
 use super::super::fault::Fault;
+use super::super::leading::{POOL, Saving, Turn};
+use super::super::led_report::{Mischance, Tally};
 use super::super::units::MS;
-use super::table::{Mischance, Tally};
-use super::{POOL, Saving, Turn};
 use crate::history::Nanos;
 use evenkeel_control::FollowedPool;
 use evenkeel_coordinator_core::{ChangeView, CoordinatorCore, Heartbeat, HeartbeatAnswer, Refusal};

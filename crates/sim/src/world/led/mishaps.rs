@@ -1,12 +1,12 @@
 //! What goes wrong around a led pool: at any time, and just when a stage has begun.
 
-use super::super::Event;
 use super::super::World;
 use super::super::connection::{ACCEPTOR, End, INITIATOR};
+use super::super::event::Event;
+use super::super::leading::Turn;
+use super::super::led_report::Mischance;
 use super::super::swarm::{Hazard, Hazards};
 use super::super::units::{MS, SECOND};
-use super::Turn;
-use super::table::Mischance;
 use crate::history::Nanos;
 use core::ops::Range;
 use evenkeel_schemes::stage::Stage;

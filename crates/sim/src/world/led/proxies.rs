@@ -1,45 +1,15 @@
 //! Proxies that follow a pool's change: what they are told, what they say, and their lives.
 
-use super::super::Event;
 use super::super::World;
+use super::super::event::Event;
 use super::super::fault::Fault;
-use super::super::proxy::{MAP_SOURCE, Proxy, REQUEST_TIMEOUT, server_list};
-use super::super::server::ITEM_SIZE_MAX;
+use super::super::leading::{Followed, Led, POOL, Turn};
+use super::super::led_report::Mischance;
+use super::super::proxy::{MAP_SOURCE, Proxy};
 use super::super::units::MS;
-use super::table::Mischance;
-use super::{FORMER_POOL, Followed, Led, POOL, Turn, first_own_of};
 use crate::history::Nanos;
-use core::time::Duration;
 use evenkeel_control::{FollowedPool, PoolStep};
-use evenkeel_proxy_core::{OnDown, PoolConfig, PoolKind, PoolSettings, ProxyConfig};
 use evenkeel_schemes::stage::{Stage, Step};
-
-/// What proxies are told of a pool that is led, with so many servers of both kinds.
-pub(in crate::world) fn config(servers: usize, on_down: OnDown) -> ProxyConfig {
-    let first_own = first_own_of(servers);
-    let settings = PoolSettings {
-        connect_timeout: Duration::from_nanos(60 * MS),
-        request_timeout: Duration::from_nanos(REQUEST_TIMEOUT),
-        on_down,
-        allow_flush: true,
-        ..PoolSettings::default()
-    };
-    let led = PoolSettings {
-        warm_from: Some(FORMER_POOL.into()),
-        follows: Some(MAP_SOURCE),
-        ..settings.clone()
-    };
-    let kind = PoolKind::Memcached(server_list(first_own..servers));
-    let mut config = ProxyConfig::of_pool(kind, led);
-    config.pools[0].name = POOL.into();
-    config.pools.push(PoolConfig {
-        name: FORMER_POOL.into(),
-        kind: PoolKind::Memcached(server_list(0..first_own)),
-        settings,
-    });
-    config.limits.item_size_max = ITEM_SIZE_MAX;
-    config
-}
 
 /// How long a process goes on that is told that its name is another's.
 const NAME_PATIENCE: Nanos = 1_000 * MS;

@@ -3,15 +3,15 @@
 //! What each value is, is learnt where it comes into being: the content that a server holds after a command stands for the write that
 //! made it. So values that servers put together (`append`, `incr`) are known, and on what they were built.
 
-use super::super::Event;
 use super::super::World;
 use super::super::command::{Change, Command};
 use super::super::connection::INITIATOR;
+use super::super::event::Event;
 use super::super::fault::Fault;
+use super::super::leading::Turn;
+use super::super::led_report::Mischance;
 use super::super::mutants::edit_line;
 use super::super::observing::told;
-use super::Turn;
-use super::table::Mischance;
 use crate::history::{Action, NEVER, WriteId};
 use evenkeel_protocol::{Limits, MetaStatus, Reply, ReplyOutcome, StoreMode, parse_reply};
 use evenkeel_schemes::mark;
