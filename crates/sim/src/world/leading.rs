@@ -7,7 +7,7 @@ use super::units::MS;
 use crate::history::Nanos;
 use crate::random::Random;
 use core::time::Duration;
-use evenkeel_coordinator_core::{HeartbeatAnswer, SavedState};
+use evenkeel_coordinator_core::{Heartbeat, HeartbeatAnswer, SavedState};
 use evenkeel_proxy_core::{OnDown, PoolConfig, PoolKind, PoolSettings, ProxyConfig};
 use evenkeel_schemes::stage::{Stage, Step};
 use std::sync::Arc;
@@ -23,6 +23,15 @@ pub(super) const PAUSE_MAX: Nanos = 30 * MS;
 /// Something of a led pool that happens at a time.
 #[derive(Debug)]
 pub(super) enum Turn {
+    /// The coordinator hears a heartbeat that has waited for it.
+    Wait {
+        /// Of the coordinator.
+        life: u32,
+        host: usize,
+        host_life: u32,
+        sent: Nanos,
+        heartbeat: Box<Heartbeat>,
+    },
     /// What the coordinator has answered is saved, and leaves.
     Tell {
         /// Of the coordinator.

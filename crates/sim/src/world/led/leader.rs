@@ -29,13 +29,14 @@ impl World {
                 return;
             }
             let at = busy + self.random.below(MS);
-            let event = Event::Report {
+            let turn = Turn::Wait {
+                life: self.coordinator.process.life,
                 host,
-                life,
+                host_life: life,
                 sent,
                 heartbeat,
             };
-            return self.at(at, event);
+            return self.at(at, Event::Led(turn));
         }
         if self.has_fault(Fault::StepsRushed) {
             self.forge_acknowledgements(host);
@@ -66,6 +67,19 @@ impl World {
             }
         }
         self.look_at_change();
+    }
+
+    /// A heartbeat has waited. One that waited for a coordinator that has died is gone with it.
+    pub(super) fn hear_waiting(
+        &mut self,
+        life: u32,
+        (host, host_life): (usize, u32),
+        sent: Nanos,
+        heartbeat: Box<Heartbeat>,
+    ) {
+        if self.coordinator.process.life == life {
+            self.answer_follower((host, host_life), sent, heartbeat);
+        }
     }
 
     /// With a fault: all others are said to have followed.

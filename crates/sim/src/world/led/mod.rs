@@ -36,6 +36,13 @@ impl World {
     /// Something of it happens.
     pub(super) fn happen_to_led(&mut self, turn: Turn) {
         match turn {
+            Turn::Wait {
+                life,
+                host,
+                host_life,
+                sent,
+                heartbeat,
+            } => self.hear_waiting(life, (host, host_life), sent, heartbeat),
             Turn::Tell {
                 life,
                 host,
