@@ -48,6 +48,10 @@ pub struct ClusterArgs {
     #[arg(long)]
     pub plain: bool,
 
+    /// The same, with a pool in each seed that is led to other servers
+    #[arg(long, conflicts_with = "atomic")]
+    pub led: bool,
+
     /// Atomic writes: the history of each key must be linearizable
     #[arg(long, conflicts_with = "plain")]
     pub atomic: bool,
@@ -60,7 +64,9 @@ pub struct ClusterArgs {
 impl ClusterArgs {
     /// The plan of a seed.
     pub fn plan(&self, seed: u64) -> Plan {
-        let plan = if self.plain {
+        let plan = if self.led {
+            Plan::led(seed)
+        } else if self.plain {
             Plan::plain(seed)
         } else if self.atomic {
             Plan::atomic(seed)
@@ -94,7 +100,7 @@ fn servers(text: &str) -> Result<usize, String> {
 fn mutant(text: &str) -> Result<Fault, String> {
     let known = || {
         let all = Fault::ALL.into_iter().chain(Fault::PLAIN);
-        all.chain(Fault::ATOMIC)
+        all.chain(Fault::ATOMIC).chain(Fault::LED)
     };
     let names = || {
         known()

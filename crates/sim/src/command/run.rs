@@ -2,7 +2,7 @@
 
 use super::{ClusterArgs, EXIT_FAILED, EXIT_FINE, OutputFormat, report_error};
 use crate::many;
-use crate::world::{Report, Strikes};
+use crate::world::{LedReport, Report, Strikes};
 use anyhow::Context;
 use clap::Args;
 use core::fmt;
@@ -65,6 +65,8 @@ pub struct RunReport {
     pub sometimes: BTreeMap<&'static str, u64>,
     /// What went wrong with cachelets in the middle of changes: by occasion, what happened, and the step.
     pub struck: Strikes,
+    /// What went wrong while pools were led to other servers, by stage, and what was done.
+    pub led: LedReport,
     /// Stands for every event of every run, as 16 hexadecimal digits.
     pub event_hash: String,
 }
@@ -129,6 +131,7 @@ fn run(args: &RunArgs) -> RunReport {
         event_hash: format!("{:016x}", total.event_hash),
         sometimes: total.counts,
         struck: total.strikes,
+        led: total.led,
     }
 }
 
@@ -137,7 +140,7 @@ impl fmt::Display for RunReport {
         for (name, count) in &self.sometimes {
             writeln!(f, "{count:>12}  {name}")?;
         }
-        write!(f, "\n{}", self.struck)?;
+        write!(f, "\n{}{}", self.struck, self.led)?;
         writeln!(
             f,
             "\n{} runs of {} s with {} servers in {:.1} s; events {}",

@@ -56,6 +56,7 @@ impl World {
     /// Notes what came of a command.
     fn finish(&mut self, application: usize, pending: &Pending, replies: &[Reply<'_>]) {
         self.note_answer(application, pending, replies);
+        self.forget_old_uniques(application, pending);
         let is_error = matches!(
             replies.last(),
             Some(Reply::Error | Reply::ClientError(_) | Reply::ServerError(_)) | None
@@ -83,6 +84,7 @@ impl World {
                     });
                     let found = match value {
                         Some(value) => {
+                            self.check_no_mark(value.flags);
                             self.found(application, key, value.data, value.cas.map(|v| v.0))
                         }
                         None if matches!(last, Reply::End) => Found::Miss,

@@ -7,17 +7,36 @@
 
 use super::application::{Kind, Pending};
 use super::connection::{Arrival, ConnectionNumber, INITIATOR, Who};
+use super::register::{number_of, scattered_number_of};
 use super::swarm::Habit;
 use super::units::MS;
 use super::{Event, World};
 use crate::history::{Action, Effect, Found, NEVER, Operation, WriteId};
+use crate::random::Random;
 use std::io::Write;
 
-/// Keys that hold texts; the others are counters.
-const TEXT_KEYS: usize = 4;
+/// Keys that hold texts, and counters. A led pool has more: most of what its former servers have is asked for once.
+const TEXT_NAMES: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
+const COUNTER_NAMES: [&str; 2] = ["count", "total"];
+const LED_TEXTS: usize = 32;
+
+/// Most keys that one get asks for.
+const KEYS_PER_GET_MAX: usize = 6;
 
 /// Longest expiry, in seconds.
 const EXPTIME_MAX: u64 = 5;
+
+/// The keys of a run, and how many of them hold texts.
+pub(super) fn names(random: &mut Random, is_led: bool) -> (Vec<Vec<u8>>, usize) {
+    let mut named = |name: &&str| format!("{name}{}", random.below(1000)).into_bytes();
+    let mut keys: Vec<_> = TEXT_NAMES.iter().map(&mut named).collect();
+    if is_led {
+        keys.extend((TEXT_NAMES.len()..LED_TEXTS).map(|i| format!("text{i}").into_bytes()));
+    }
+    let texts = keys.len();
+    keys.extend(COUNTER_NAMES.iter().map(&mut named));
+    (keys, texts)
+}
 
 impl World {
     /// An application connects, as a new client.
@@ -89,11 +108,15 @@ impl World {
     }
 
     /// A key that holds a text: the first one is the hottest.
-    fn some_text(&mut self) -> usize {
+    pub(super) fn some_text(&mut self) -> usize {
+        let (first, second) = match self.led {
+            Some(_) => (3, 4),
+            None => (6, 8),
+        };
         match self.random.below(10) {
-            0..6 => 0,
-            6..8 => 1,
-            _ => self.random.index(TEXT_KEYS),
+            choice if choice < first => 0,
+            choice if choice < second => 1,
+            _ => self.random.index(self.texts),
         }
     }
 
@@ -194,11 +217,15 @@ impl World {
     /// Sets a counter, or adds to one.
     fn compose_count(&mut self, application: usize, out: &mut Vec<u8>) {
         self.tell(Habit::Count);
-        let key = TEXT_KEYS + self.random.index(self.keys.len() - TEXT_KEYS);
+        let key = self.texts + self.random.index(self.keys.len() - self.texts);
         let exptime = self.some_exptime();
         self.writes += 1;
         let id = WriteId(self.writes);
-        let number = self.register.announce(id);
+        let number = match self.led {
+            Some(_) => scattered_number_of(id),
+            None => number_of(id),
+        };
+        let number = self.register.announce(id, number);
         let name = self.name(key);
         let kind = if self.random.chance(1, 4) {
             let len = number.to_string().len();
@@ -258,7 +285,7 @@ impl World {
             8.. if self.does(Habit::MultiGet) => {
                 self.tell(Habit::MultiGet);
                 let first = self.random.index(self.keys.len());
-                let count = 2 + self.random.index(self.keys.len() - 1);
+                let count = 2 + self.random.index(KEYS_PER_GET_MAX - 1);
                 out.extend_from_slice(b"gets");
                 let mut operations = Vec::new();
                 for i in 0..count {

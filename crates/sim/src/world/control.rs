@@ -1,7 +1,6 @@
 //! The coordinator's core and the heartbeats of its members.
 
 use super::coordinator::{BUSY, CLUSTER, FIRST_INTERVAL};
-use super::plan::Cluster;
 use super::proxy::MAP_SOURCE;
 use super::server::{HOT_TRIGGER_RPS, worker_ports};
 use super::units::MS;
@@ -24,7 +23,7 @@ impl World {
 
     /// A member sends its next heartbeat after a moment.
     pub(super) fn send_heartbeat_soon(&mut self, host: usize) {
-        if self.plan.cluster == Cluster::Plain {
+        if !self.follows_coordinator(host) {
             return;
         }
         let at = self.time + self.random.below(5 * MS);
@@ -62,17 +61,21 @@ impl World {
     }
 
     /// After how long a message arrives that is no part of a connection.
-    fn deliveries(&mut self, from: usize, to: usize) -> Vec<Nanos> {
+    pub(super) fn deliveries(&mut self, from: usize, to: usize) -> Vec<Nanos> {
         let World {
             weather,
             random,
             report,
             ..
         } = self;
-        weather.deliveries(random, report, self.time, (from, to))
+        let delays = weather.deliveries(random, report, self.time, (from, to));
+        match self.led {
+            Some(_) => self.follow_deliveries(from.min(to) - self.servers.len(), delays),
+            None => delays,
+        }
     }
 
-    fn report_of(&self, host: usize) -> Heartbeat {
+    pub(super) fn report_of(&self, host: usize) -> Heartbeat {
         let lineage = |epoch: Epoch| (epoch > Epoch(0)).then_some(self.coordinator.lineage);
         let about = |kind, name: String, boot, port, epoch| Heartbeat {
             cluster: CLUSTER.into(),
@@ -128,13 +131,16 @@ impl World {
             };
         }
         let proxy = &self.proxies[host - self.servers.len()];
-        about(
-            MemberKind::Proxy,
-            format!("p{host}"),
-            proxy.boot,
-            0,
-            proxy.core.epoch(MAP_SOURCE),
-        )
+        Heartbeat {
+            pools: self.followed_by(host - self.servers.len()),
+            ..about(
+                MemberKind::Proxy,
+                format!("p{host}"),
+                proxy.boot,
+                0,
+                proxy.core.epoch(MAP_SOURCE),
+            )
+        }
     }
 
     /// What the operator wants is said to a coordinator that does not know it: he has changed it, or it has begun anew. Every read is
@@ -203,6 +209,7 @@ impl World {
             if let Some(map) = &answer.map {
                 self.tell_proxy(host - self.servers.len(), map);
             }
+            self.hear_steps(host - self.servers.len(), &answer.pools);
             return;
         }
         let server = &mut self.servers[host];
@@ -224,6 +231,9 @@ impl World {
     }
 
     pub(super) fn tick_coordinator(&mut self) {
+        if self.led.is_some() {
+            return self.tick_leader();
+        }
         let now = self.coordinator.process.now(self.time);
         // An operator who knows that it was no key is never far.
         let quarantined = self.coordinator.core.quarantined();
@@ -239,7 +249,9 @@ impl World {
 
     pub(super) fn coordinator_deadline(&self) -> Nanos {
         let process = &self.coordinator.process;
-        process.clock.time_of(self.coordinator.core.poll_deadline())
+        let due = process.clock.time_of(self.coordinator.core.poll_deadline());
+        // It looks at nothing while it saves.
+        due.max(self.saves_until())
     }
 
     /// The coordinator may have made maps. What it has given to somebody anew has ceased to be where it was.
@@ -282,6 +294,9 @@ impl World {
 
     /// The coordinator dies and another takes over what it had saved.
     pub(super) fn restart_coordinator(&mut self) {
+        if self.led.is_some() {
+            return self.restart_leader();
+        }
         let saved = self.coordinator.core.saved_state();
         let config = self.coordinator.core.config().clone();
         self.coordinator.process.restart(&mut self.random);

@@ -60,6 +60,18 @@ pub enum Fault {
     ShadowsServeOn,
     /// With atomic writes: a value that was held back brings a lease.
     GrantsWhileHeld,
+    /// Proxies acknowledge each step of a led pool as soon as they are told of it, whatever is under way.
+    AcknowledgedEarly,
+    /// A proxy works by the former stage of a led pool for ever, and acknowledges what it is told.
+    StageKept,
+    /// The leader of a pool takes it that all others have followed, whenever one proxy speaks.
+    StepsRushed,
+    /// Servers of a led pool take an item that is brought whatever is there by now.
+    FillsUnguarded,
+    /// Servers of a led pool show placeholders as if they were items.
+    MarksShown,
+    /// Former servers of a led pool confirm deletes and keep what they have.
+    FormerKept,
     /// Plain servers find a replica by the key alone, whatever content its name asks for.
     ReplicasUnnamed,
 }
@@ -72,6 +84,16 @@ impl Fault {
         Fault::SwapsAlways,
         Fault::WritesDropped,
         Fault::WritesRepeated,
+    ];
+
+    /// Those of pools that are led to other servers.
+    pub const LED: [Fault; 6] = [
+        Fault::AcknowledgedEarly,
+        Fault::StageKept,
+        Fault::StepsRushed,
+        Fault::FillsUnguarded,
+        Fault::MarksShown,
+        Fault::FormerKept,
     ];
 
     /// Those of atomic writes.

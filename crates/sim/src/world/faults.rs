@@ -30,6 +30,7 @@ impl World {
         }
         let hazard = choices[self.random.index(choices.len())];
         if self.strike(hazard) {
+            self.note_hazard(hazard);
             self.report.tell(hazard.name(), 1);
         }
     }
@@ -132,7 +133,7 @@ impl World {
 
     /// When something ends that begins now: mostly soon, at times after more than a lease or a
     /// time-out, rarely after up to `longest` seconds.
-    fn some_end(&mut self, longest: u64) -> Nanos {
+    pub(super) fn some_end(&mut self, longest: u64) -> Nanos {
         let most = match self.random.below(6) {
             0 => longest * 1000,
             1 | 2 => 900,
@@ -159,7 +160,11 @@ impl World {
         self.narrate(&[host], || format!("stands still for {length} ms"));
         let process = self.process_mut(host);
         process.stopped_until = until.max(process.stopped_until);
-        process.alive
+        let is_alive = process.alive;
+        if is_alive {
+            self.note_stopped(host);
+        }
+        is_alive
     }
 
     fn switch_hot_keys(&mut self) -> bool {
@@ -181,7 +186,7 @@ impl World {
         true
     }
 
-    fn reset_some(&mut self, most: usize) -> bool {
+    pub(super) fn reset_some(&mut self, most: usize) -> bool {
         let servers = self.servers.len();
         let between_processes =
             self.open_connections(|ends| ends.iter().any(|end| end.host < servers));

@@ -12,9 +12,14 @@ mod command;
 mod connection;
 mod control;
 mod coordinator;
+mod ending;
+mod event;
 mod fault;
 mod faults;
+mod leading;
 mod leases;
+mod led;
+mod led_report;
 mod line;
 mod migrations;
 mod mutants;
@@ -38,24 +43,25 @@ mod voting;
 mod weather;
 
 pub use fault::Fault;
+pub use led_report::{LedReport, Mischance, Tally};
 pub use line::{Line, Listener};
 pub use plan::{Cluster, LENGTH, LENGTH_MIN, Plan, SERVERS, SERVERS_MAX, SERVERS_MIN};
 pub use report::Report;
 pub use strikes::{Blow, Occasion, Strike, Strikes};
 pub use swarm::{Habit, Habits, Hazard, Hazards, Swarm};
 
-use crate::history::{History, Nanos, Operation, Promises, check, check_linearizable};
+use crate::history::{History, Nanos, Operation};
 use crate::random::Random;
 use application::Application;
 use connection::{Arrival, Connection, ConnectionNumber, Who};
 use coordinator::Coordinator;
-use evenkeel_coordinator_core::{Heartbeat, HeartbeatAnswer};
 use evenkeel_hotkeys::config::Mode;
 use evenkeel_proxy_core::OnDown;
-use evenkeel_server_core::{ConnectionId, Message, ServingLease};
 use evenkeel_types::map::ClusterMap;
 use evenkeel_types::promise::Consistency;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, WorkerRef};
+use event::Event;
+use leading::Led;
 use plan::FIRST_MISHAP;
 use process::Process;
 use proxy::Proxy;
@@ -72,89 +78,6 @@ use weather::Weather;
 /// nine applications, and so some 250 operations a second on average.
 const PAUSE_MIN: Nanos = 15 * MS;
 const PAUSE_MAX: Nanos = 90 * MS;
-
-/// Something that happens at a time.
-#[derive(Debug)]
-enum Event {
-    /// A request to connect reaches its host.
-    Reach {
-        connection: ConnectionNumber,
-    },
-    /// Something that an end has sent arrives.
-    Arrive {
-        connection: ConnectionNumber,
-        from: usize,
-    },
-    Message {
-        server: usize,
-        life: u32,
-        from: u16,
-        to: u16,
-        message: Message,
-    },
-    Map {
-        server: usize,
-        life: u32,
-        worker: u16,
-        map: Arc<ClusterMap>,
-    },
-    Timer {
-        host: usize,
-        life: u32,
-    },
-    Heartbeat {
-        host: usize,
-        life: u32,
-        extra: bool,
-    },
-    Report {
-        host: usize,
-        life: u32,
-        sent: Nanos,
-        heartbeat: Box<Heartbeat>,
-    },
-    Answer {
-        host: usize,
-        life: u32,
-        /// When its heartbeat was sent.
-        sent: Nanos,
-        answer: Box<HeartbeatAnswer>,
-    },
-    Lease {
-        server: usize,
-        life: u32,
-        worker: u16,
-        lease: ServingLease,
-    },
-    /// A turn goes on that was stopped when its clock had been read.
-    GoOn {
-        connection: ConnectionNumber,
-        server: usize,
-        life: u32,
-        worker: u16,
-        id: ConnectionId,
-        read: Nanos,
-    },
-    Open {
-        application: usize,
-    },
-    Act {
-        application: usize,
-    },
-    Mishap,
-    /// Something goes wrong with a cachelet in the middle of a change.
-    Blow(Trap),
-    Restart {
-        server: usize,
-    },
-    HotKeysOn,
-    /// Everything that is bounded is looked at.
-    Look,
-    /// No fault comes any more.
-    Quiet,
-    /// What the coordinator said when faults were over has reached everyone; what it says now has to at the end.
-    Settle,
-}
 
 /// What a run has come to.
 #[derive(Debug)]
@@ -197,6 +120,8 @@ pub struct World {
     maps: BTreeMap<Epoch, Arc<ClusterMap>>,
     // What applications do.
     keys: Vec<Vec<u8>>,
+    /// Keys from here on are counters.
+    texts: usize,
     misses_are_true: bool,
     clients: u32,
     writes: u64,
@@ -205,6 +130,8 @@ pub struct World {
     register: Register,
     /// With a fault: the last value that any shadow server was sent, for each key.
     old_fills: BTreeMap<u16, Vec<u8>>,
+    /// The pool that is led to other servers, if one is.
+    led: Option<Led>,
     /// Blows that wait, oldest first.
     traps: Vec<Trap>,
     /// Migrations of which the target has flushed what came before the source had decided.
@@ -221,6 +148,11 @@ impl World {
         let joiners = random.index(3).min(count - SERVERS_MIN);
         let initial = if is_plain { count } else { count - joiners };
         let proxies = if is_plain { 2 } else { 1 + random.index(3) };
+        let is_led = is_plain && swarm.is_led;
+        let pauses = match is_led {
+            true => (leading::PAUSE_MIN, leading::PAUSE_MAX),
+            false => (PAUSE_MIN, PAUSE_MAX),
+        };
         let is_atomic = plan.consistency == Consistency::Atomic;
         // A miss where nobody was asked could not be held against the truth.
         let on_down = if random.chance(1, 2) || is_atomic {
@@ -228,11 +160,7 @@ impl World {
         } else {
             OnDown::Miss
         };
-        let names = ["alpha", "beta", "gamma", "delta", "count", "total"];
-        let keys: Vec<Vec<u8>> = names
-            .iter()
-            .map(|name| format!("{name}{}", random.below(1000)).into_bytes())
-            .collect();
+        let (keys, texts) = applications::names(&mut random, is_led);
         let drift = swarm.drift_ppm;
         let servers: Vec<_> = (0..count)
             .map(|_| {
@@ -241,21 +169,28 @@ impl World {
                 Server::new(process, !is_old)
             })
             .collect();
-        let proxies: Vec<_> = (0..proxies)
+        let processes: Vec<_> = (0..proxies)
             .map(|_| Process::new(&mut random, true, drift))
-            .collect::<Vec<_>>()
+            .collect();
+        let config = match is_led {
+            true => leading::config(count, on_down),
+            false => proxy::config(&plan, initial, proxy::settings(&plan, on_down)),
+        };
+        let config = Arc::new(config);
+        let proxies: Vec<_> = processes
             .into_iter()
-            .map(|process| {
-                let settings = proxy::settings(&plan, on_down);
-                Proxy::new(process, random.seed(), &plan, initial, settings)
-            })
+            .map(|process| Proxy::new(process, random.seed(), &config))
             .collect();
         let process = Process::new(&mut random, true, drift);
         let coordinator = Coordinator::new(process, initial, random.seed());
+        let led = is_led.then(|| {
+            let saved = coordinator.core.saved_state();
+            Led::new(count, &config, saved, &mut random)
+        });
         let applications: Vec<_> = (0..proxies.len() * 3)
             .map(|i| {
                 let pipeline_max = 1 + random.index(8);
-                let pause = random.between(PAUSE_MIN, PAUSE_MAX);
+                let pause = random.between(pauses.0, pauses.1);
                 Application::new(i % proxies.len(), keys.len(), pipeline_max, pause)
             })
             .collect();
@@ -287,11 +222,13 @@ impl World {
             maps: BTreeMap::new(),
             register: Register::new(keys.len()),
             keys,
+            texts,
             misses_are_true: on_down == OnDown::Error,
             clients: 0,
             writes: 0,
             operations: Vec::new(),
             old_fills: BTreeMap::new(),
+            led,
             traps: Vec::new(),
             flushed_early: BTreeSet::new(),
         };
@@ -307,6 +244,7 @@ impl World {
             self.send_heartbeat_soon(self.servers.len() + proxy);
         }
         self.pace_migrations();
+        self.begin_led();
         self.arm(self.coordinator_host());
         for application in 0..self.applications.len() {
             let at = self.random.below(200 * MS);
@@ -334,58 +272,7 @@ impl World {
             self.check_maps(self.settled_epoch);
             self.check_drains();
         }
-        self.report.tell("events", self.queue.count());
-        for server in 0..self.servers.len() {
-            if self.servers[server].process.alive {
-                self.count_server(server);
-            }
-        }
-        for proxy in &self.proxies {
-            self.report.take_proxy(proxy.core.stats());
-        }
-        let changes = self.coordinator.core.epoch().0;
-        self.report.tell("maps", changes);
-        let (log, lapses) = self.register.finish(self.time);
-        let history = History {
-            operations: self.operations,
-            log: Some(log),
-            lapses,
-        };
-        let promises = Promises {
-            staleness: self.plan.lease(),
-            misses_are_true: self.misses_are_true,
-        };
-        match check(&history, &promises) {
-            Ok(checked) => {
-                self.report.tell("values shown", checked.values);
-                self.report.tell("misses shown", checked.misses);
-                self.report.tell("writes confirmed", checked.writes);
-                self.report.tell("outcomes unknown", checked.unknown);
-                self.report
-                    .tell("values stale within the bound", checked.staleness.count());
-                self.report.staleness.add(&checked.staleness);
-            }
-            Err(violations) => {
-                self.violations
-                    .extend(violations.iter().map(ToString::to_string));
-            }
-        }
-        if self.plan.consistency == Consistency::Atomic {
-            match check_linearizable(&history.operations) {
-                Ok(linear) => self
-                    .report
-                    .tell("operations put in order", linear.operations),
-                Err(violations) => {
-                    self.violations
-                        .extend(violations.iter().map(ToString::to_string));
-                }
-            }
-        }
-        Outcome {
-            report: self.report,
-            violations: self.violations,
-            history,
-        }
+        self.end_run()
     }
 
     fn happen(&mut self, event: Event) {
@@ -447,6 +334,9 @@ impl World {
                 sent,
                 heartbeat,
             } => {
+                if self.led.is_some() {
+                    return self.answer_follower((host, life), sent, heartbeat);
+                }
                 self.answer_heartbeat(host, life, sent, &heartbeat);
             }
             Event::Answer {
@@ -493,6 +383,7 @@ impl World {
             Event::Act { application } => self.act(application),
             Event::Mishap => self.mishap(),
             Event::Restart { server } => self.start_server(server),
+            Event::Led(turn) => self.happen_to_led(turn),
             Event::Blow(trap) => self.strike_at_step(trap),
             Event::HotKeysOn => self.coordinator.hot_keys = Mode::On,
             Event::Look => self.look(),

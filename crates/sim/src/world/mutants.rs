@@ -177,7 +177,7 @@ impl World {
 }
 
 /// A command with other words in its line, and the same data.
-fn edit_line(command: &[u8], edit: impl FnOnce(&mut Vec<String>)) -> Vec<u8> {
+pub(super) fn edit_line(command: &[u8], edit: impl FnOnce(&mut Vec<String>)) -> Vec<u8> {
     let end = command
         .windows(2)
         .position(|pair| pair == b"\r\n")

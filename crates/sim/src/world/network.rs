@@ -114,6 +114,15 @@ impl World {
         }
     }
 
+    /// The network breaks a connection, and its initiator hears of it at once. What it has sent arrives much later.
+    pub(super) fn reset_late(&mut self, connection: ConnectionNumber, lag: Nanos) {
+        self.delay_bytes(connection, INITIATOR, lag);
+        self.put(connection, INITIATOR, Chunk::Closed);
+        self.lose_bytes(connection, ACCEPTOR);
+        self.connections[connection].lanes[ACCEPTOR].busy_until = self.time;
+        self.put(connection, ACCEPTOR, Chunk::Closed);
+    }
+
     fn lose_bytes(&mut self, connection: ConnectionNumber, end: usize) {
         let chunks = &mut self.connections[connection].lanes[end].chunks;
         chunks.retain(|(_, chunk)| matches!(chunk, Chunk::Open));

@@ -12,7 +12,10 @@ use evenkeel_protocol::{
 use evenkeel_types::{CacheletId, Epoch, KeyHash};
 
 /// What a command was answered, in meta words or in classic ones; `None` when it was refused.
-fn told<'a>(answer: &'a [u8], limits: &Limits) -> Option<(MetaStatus, Option<MetaReply<'a>>)> {
+pub(super) fn told<'a>(
+    answer: &'a [u8],
+    limits: &Limits,
+) -> Option<(MetaStatus, Option<MetaReply<'a>>)> {
     let ReplyOutcome::Reply { reply, .. } = parse_reply(answer, limits) else {
         return None;
     };

@@ -97,6 +97,18 @@ impl Plan {
         }
     }
 
+    /// The same, with a pool that is led to other servers, whatever the swarm of this seed says.
+    pub fn led(seed: u64) -> Self {
+        let swarm = Swarm {
+            is_led: true,
+            ..Swarm::of(seed)
+        };
+        Plan {
+            swarm: swarm.of_plain_servers(),
+            ..Plan::plain(seed)
+        }
+    }
+
     /// The same, of another length.
     pub fn lasting(self, length: Nanos) -> Self {
         Plan {

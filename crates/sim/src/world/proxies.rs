@@ -111,7 +111,8 @@ impl World {
     }
 
     /// Does what a proxy says until it says nothing.
-    fn settle_proxy(&mut self, proxy: usize) {
+    pub(super) fn settle_proxy(&mut self, proxy: usize) {
+        self.proxies[proxy].core.end_turn();
         while let Some(output) = self.proxies[proxy].core.poll_output() {
             self.carry_out(proxy, output);
         }
@@ -171,8 +172,9 @@ impl World {
                 p.core.answer_stats(now, ticket, &ProcessStats::default());
             }
             Output::ResetStats => p.core.reset_stats(),
+            Output::Acknowledged { version, .. } => self.acknowledged(proxy, version),
             // Nobody reads it here, or asks for it.
-            Output::Log(_) | Output::OwnAddress(_) | Output::Acknowledged { .. } => {}
+            Output::Log(_) | Output::OwnAddress(_) => {}
         }
     }
 }

@@ -6,6 +6,7 @@ use super::process::Process;
 use super::server::{ITEM_SIZE_MAX, worker_ports};
 use super::units::MS;
 use crate::history::Nanos;
+use core::ops::Range;
 use core::time::Duration;
 use evenkeel_hotkeys::plain::{PlainConfig, PlainMode};
 use evenkeel_placement::config::{PlacementConfig, Server};
@@ -44,14 +45,25 @@ pub(super) fn settings(plan: &Plan, on_down: OnDown) -> PoolSettings {
     }
 }
 
-/// The first worker of each of so many servers.
-pub(super) fn plain_servers(servers: usize) -> Arc<ServerList> {
-    let servers = (0..servers).flat_map(|server| worker_ports(server, 1));
+/// The first worker of each of these servers.
+pub(super) fn server_list(servers: Range<usize>) -> Arc<ServerList> {
+    let servers = servers.flat_map(|server| worker_ports(server, 1));
     let config = PlacementConfig {
         servers: servers.map(|port| Server::new("h", port)).collect(),
         ..PlacementConfig::default()
     };
     Arc::new(ServerList::new(config).expect("sound servers"))
+}
+
+/// What proxies in front of so many servers are told.
+pub(super) fn config(plan: &Plan, servers: usize, settings: PoolSettings) -> ProxyConfig {
+    let kind = match plan.cluster {
+        Cluster::Evenkeel => PoolKind::Evenkeel(MAP_SOURCE),
+        Cluster::Plain => PoolKind::Memcached(server_list(0..servers)),
+    };
+    let mut config = ProxyConfig::of_pool(kind, settings);
+    config.limits.item_size_max = ITEM_SIZE_MAX;
+    config
 }
 
 /// A proxy process of one worker.
@@ -66,23 +78,11 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy in front of so many servers.
-    pub fn new(
-        process: Process,
-        seed: u64,
-        plan: &Plan,
-        servers: usize,
-        settings: PoolSettings,
-    ) -> Self {
-        let kind = match plan.cluster {
-            Cluster::Evenkeel => PoolKind::Evenkeel(MAP_SOURCE),
-            Cluster::Plain => PoolKind::Memcached(plain_servers(servers)),
-        };
-        let mut config = ProxyConfig::of_pool(kind, settings);
-        config.limits.item_size_max = ITEM_SIZE_MAX;
+    /// A proxy that works by a configuration.
+    pub fn new(process: Process, seed: u64, config: &Arc<ProxyConfig>) -> Self {
         Proxy {
             process,
-            core: ProxyCore::new(&Arc::new(config), seed),
+            core: ProxyCore::new(config, seed),
             boot: BootId(seed | 1),
             clients: BTreeMap::new(),
             backends: BTreeMap::new(),

@@ -73,6 +73,14 @@ pub(super) fn number_of(id: WriteId) -> u64 {
     (mixed >> 24) | 1
 }
 
+/// The same, in such disorder that no few of them make the sum of others (after splitmix64): where many are added.
+pub(super) fn scattered_number_of(id: WriteId) -> u64 {
+    let mut mixed = id.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((mixed ^ (mixed >> 31)) >> 16) | 1
+}
+
 /// The truth about all keys.
 #[derive(Debug)]
 pub(super) struct Register {
@@ -101,9 +109,8 @@ impl Register {
         }
     }
 
-    /// A write will use its number.
-    pub fn announce(&mut self, id: WriteId) -> u64 {
-        let number = number_of(id);
+    /// A write will use this number.
+    pub fn announce(&mut self, id: WriteId, number: u64) -> u64 {
         self.numbers.insert(number, id);
         number
     }

@@ -1,5 +1,6 @@
 //! What happened in a run.
 
+use super::led_report::LedReport;
 use super::strikes::Strikes;
 use core::fmt;
 use evenkeel_hotkeys::ages::Ages;
@@ -15,6 +16,8 @@ pub struct Report {
     pub counts: BTreeMap<&'static str, u64>,
     /// What went wrong with cachelets in the middle of changes.
     pub strikes: Strikes,
+    /// What has happened to pools that were led to other servers.
+    pub led: LedReport,
     /// Stands for every byte that arrived anywhere, and when. Equal plans give equal hashes.
     pub event_hash: u64,
     /// How stale the values were that applications were shown after they had been replaced.
@@ -33,6 +36,7 @@ impl Report {
             *self.counts.entry(name).or_default() += count;
         }
         self.strikes.add(&other.strikes);
+        self.led.add(&other.led);
         self.event_hash ^= other.event_hash.rotate_left(1);
         self.staleness.add(&other.staleness);
     }
@@ -94,7 +98,7 @@ impl fmt::Display for Report {
         for (name, count) in &self.counts {
             writeln!(f, "{count:>10}  {name}")?;
         }
-        write!(f, "{}", self.strikes)?;
+        write!(f, "{}{}", self.strikes, self.led)?;
         if self.staleness.count() > 0 {
             writeln!(f, "{}", Staleness(&self.staleness))?;
         }

@@ -29,7 +29,8 @@ impl World {
     pub(super) fn start_server(&mut self, server: usize) {
         let boot = BootId(self.random.seed());
         let seed = self.random.seed();
-        let first_version = if self.has_fault(Fault::VersionsRepeated) {
+        // As memcached counts uniques: from one, in each life.
+        let first_version = if self.has_fault(Fault::VersionsRepeated) || self.led.is_some() {
             Version(1)
         } else {
             first_version(boot.0)
@@ -95,6 +96,7 @@ impl World {
         s.early = vec![BTreeMap::new(); s.workers.len()];
         s.sessions = vec![BTreeMap::new(); s.workers.len()];
         (s.boot, s.id, s.told, s.busy_until) = (boot, None, Epoch(0), self.time);
+        self.forget_uniques();
         self.arm(server);
         self.send_heartbeat_soon(server);
     }
@@ -104,6 +106,7 @@ impl World {
         self.narrate(&[server], || "is killed".into());
         self.lose_everything(server);
         self.count_server(server);
+        self.note_killed(server);
         let s = &mut self.servers[server];
         s.process.alive = false;
         s.process.stopped_until = 0;
@@ -195,6 +198,9 @@ impl World {
         command: Option<&Command>,
         input: &[u8],
     ) -> (usize, Vec<u8>) {
+        if self.led.is_some() {
+            return self.execute_led((server, worker, id), command, input);
+        }
         let Some(command) = command else {
             if self.has_fault(Fault::ReplicasUnnamed)
                 && let Some((unnamed, name)) = without_name(input)
@@ -260,7 +266,7 @@ impl World {
             || self.has_fault(Fault::NewHomesAnswer) && since < self.plan.lease()
     }
 
-    fn show_input(
+    pub(super) fn show_input(
         &mut self,
         (server, worker, id): (usize, u16, ConnectionId),
         input: &[u8],

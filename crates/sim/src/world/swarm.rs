@@ -190,7 +190,13 @@ pub struct Swarm {
     pub tail: u64,
     /// Writes in a thousand commands.
     pub write_share: u64,
+    /// Whether a pool of plain servers is led to other ones.
+    pub is_led: bool,
 }
+
+/// Which of so many seeds have a pool that is led, in front of plain servers.
+const LED_EVERY: u64 = 4;
+const LED_OF: u64 = 1;
 
 /// One seed in so many has no faults at all, but what a busy network does anyway.
 const CALM_EVERY: u64 = 10;
@@ -259,6 +265,7 @@ impl Swarm {
                 60
             },
             write_share: [20, 50, 100, 200][random.index(4)],
+            is_led: seed % LED_EVERY == LED_OF,
         }
     }
 
@@ -271,9 +278,9 @@ impl Swarm {
         }
     }
 
-    /// The same for plain servers: without what only a coordinator makes happen.
+    /// The same for plain servers: without what only a coordinator makes happen. One that leads a pool knows no cluster.
     pub(super) fn of_plain_servers(self) -> Self {
-        let of_coordinators = [
+        let of_clusters = [
             Hazard::Join,
             Hazard::CutFromCluster,
             Hazard::MoveCachelet,
@@ -281,12 +288,18 @@ impl Swarm {
             Hazard::Drain,
             Hazard::SwitchPlans,
             Hazard::SwitchHotKeys,
+        ];
+        let of_coordinators = [
             Hazard::CoordinatorAway,
             Hazard::CoordinatorCrash,
             Hazard::Duplicates,
         ];
+        let hazards = self.hazards.without(&of_clusters);
         Swarm {
-            hazards: self.hazards.without(&of_coordinators),
+            hazards: match self.is_led {
+                true => hazards,
+                false => hazards.without(&of_coordinators),
+            },
             ..self
         }
     }

@@ -1,0 +1,178 @@
+//! A pool that is led to other servers, and what is known of those who lead and follow it; [`led`](super::led) is what happens.
+
+use super::led_report::Mischance;
+use super::proxy::{MAP_SOURCE, REQUEST_TIMEOUT, server_list};
+use super::server::ITEM_SIZE_MAX;
+use super::units::MS;
+use crate::history::Nanos;
+use crate::random::Random;
+use core::time::Duration;
+use evenkeel_coordinator_core::{Heartbeat, HeartbeatAnswer, SavedState};
+use evenkeel_proxy_core::{OnDown, PoolConfig, PoolKind, PoolSettings, ProxyConfig};
+use evenkeel_schemes::stage::{Stage, Step};
+use std::sync::Arc;
+
+/// What the pool is called, and the one that it takes the place of.
+pub(super) const POOL: &str = "new";
+pub(super) const FORMER_POOL: &str = "old";
+
+/// Mean pauses of applications between two sendings: many more operations than elsewhere, as a change is soon over.
+pub(super) const PAUSE_MIN: Nanos = 4 * MS;
+pub(super) const PAUSE_MAX: Nanos = 30 * MS;
+
+/// Something of a led pool that happens at a time.
+#[derive(Debug)]
+pub(super) enum Turn {
+    /// The coordinator hears a heartbeat that has waited for it.
+    Wait {
+        /// Of the coordinator.
+        life: u32,
+        host: usize,
+        host_life: u32,
+        sent: Nanos,
+        heartbeat: Box<Heartbeat>,
+    },
+    /// What the coordinator has answered is saved, and leaves.
+    Tell {
+        /// Of the coordinator.
+        life: u32,
+        host: usize,
+        host_life: u32,
+        sent: Nanos,
+        answer: Box<HeartbeatAnswer>,
+    },
+    /// An operator looks how far the change is.
+    Operate,
+    /// An operator takes the change back.
+    Withdraw,
+    /// A server stands still until then.
+    Stop { server: usize, until: Nanos },
+    /// Proxies are a little slower for so long.
+    Slow { by: Nanos, until: Nanos },
+    /// Connections to former servers break, and what was sent over them arrives later.
+    Lag,
+    /// Something goes wrong; some stage's own blow, or any.
+    Mischance(Option<Mischance>),
+    /// A server evicts a key.
+    Evict,
+    /// A proxy's process is told that its name is another's.
+    NameLost { proxy: usize, life: u32 },
+    /// It was told so for long, and gives up.
+    GiveUp { proxy: usize, life: u32 },
+    /// A proxy that was killed starts again under its name.
+    StartProxy { proxy: usize },
+}
+
+/// What a proxy's present life has heard and said.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Followed {
+    pub told: Option<Step>,
+    pub acknowledged: u64,
+    /// What it and the coordinator say to each other is lost until then.
+    pub deaf_until: Nanos,
+    /// The same comes late.
+    pub late_until: Nanos,
+    /// It was told that its name is another's.
+    pub has_lost_name: bool,
+}
+
+/// A state that is being written.
+#[derive(Debug)]
+pub(super) struct Saving {
+    pub until: Nanos,
+    pub state: SavedState,
+}
+
+/// A pool that is led, and who leads it.
+#[derive(Debug)]
+pub(super) struct Led {
+    /// Servers from here on are the pool's own.
+    pub first_own: usize,
+    /// What proxies are started with.
+    pub config: Arc<ProxyConfig>,
+    pub followed: Vec<Followed>,
+    /// What the coordinator has told, as far as was looked.
+    pub step: Step,
+    /// What of the coordinator's state is saved, and which revision.
+    pub saved: SavedState,
+    pub revision: u64,
+    pub saving: Option<Saving>,
+    /// When the operator wants the pool warming, and how long that is to last.
+    pub begins: Nanos,
+    pub warms_for: Nanos,
+    pub warming_since: Option<Nanos>,
+    /// How often the operator still takes the change back.
+    pub withdrawals: u64,
+    /// Mean time between two evictions.
+    pub evicts_every: Nanos,
+    /// When a server last began to count uniques anew.
+    pub restarted: Nanos,
+}
+
+/// The first of so many servers that is the pool's own.
+fn first_own_of(servers: usize) -> usize {
+    servers / 2
+}
+
+impl Led {
+    /// A pool that has not begun its way, among so many servers.
+    pub fn new(
+        servers: usize,
+        config: &Arc<ProxyConfig>,
+        saved: SavedState,
+        random: &mut Random,
+    ) -> Self {
+        Led {
+            first_own: first_own_of(servers),
+            config: Arc::clone(config),
+            followed: Vec::new(),
+            step: Step::FIRST,
+            saved,
+            revision: 0,
+            saving: None,
+            begins: random.between(1_500 * MS, 4_000 * MS),
+            warms_for: random.between(1_500 * MS, 5_000 * MS),
+            warming_since: None,
+            withdrawals: random.below(3),
+            evicts_every: [15 * MS, 60 * MS, 250 * MS][random.index(3)],
+            restarted: 0,
+        }
+    }
+
+    /// Whether a server is a former one.
+    pub fn is_former(&self, server: usize) -> bool {
+        server < self.first_own
+    }
+
+    /// Where the change stands.
+    pub fn stage(&self) -> Stage {
+        self.step.stage
+    }
+}
+
+/// What proxies are told of a pool that is led, with so many servers of both kinds.
+pub(super) fn config(servers: usize, on_down: OnDown) -> ProxyConfig {
+    let first_own = first_own_of(servers);
+    let settings = PoolSettings {
+        connect_timeout: Duration::from_nanos(60 * MS),
+        request_timeout: Duration::from_nanos(REQUEST_TIMEOUT),
+        on_down,
+        allow_flush: true,
+        ..PoolSettings::default()
+    };
+    let led = PoolSettings {
+        warm_from: Some(FORMER_POOL.into()),
+        follows: Some(MAP_SOURCE),
+        ..settings.clone()
+    };
+    let kind = PoolKind::Memcached(server_list(first_own..servers));
+    let mut config = ProxyConfig::of_pool(kind, led);
+    config.pools[0].name = POOL.into();
+    config.pools.push(PoolConfig {
+        name: FORMER_POOL.into(),
+        kind: PoolKind::Memcached(server_list(0..first_own)),
+        settings,
+    });
+    config.limits.item_size_max = ITEM_SIZE_MAX;
+    config
+}

@@ -1,0 +1,89 @@
+//! Whether what applications were told of a led pool can be.
+
+use super::super::application::Pending;
+use super::super::led_report::Tally;
+use super::super::{Outcome, World};
+use crate::history::{Action, Found, History, Operation, check_linearizable};
+use evenkeel_schemes::mark;
+use evenkeel_schemes::stage::Stage;
+
+impl World {
+    /// The end of a run: the change has come to its end, and each key was a register that may lose its value and may be missed.
+    pub(in crate::world) fn finish_led(mut self) -> Outcome {
+        for proxy in &self.proxies {
+            if proxy.process.alive {
+                self.report.led.take_proxy(proxy.core.stats());
+            }
+        }
+        self.count_changes();
+        self.judge_led();
+        Outcome {
+            report: self.report,
+            violations: self.violations,
+            history: History {
+                operations: self.operations,
+                ..History::default()
+            },
+        }
+    }
+
+    fn judge_led(&mut self) {
+        let Some(led) = &self.led else {
+            return;
+        };
+        let (stage, followed) = (led.stage(), led.followed.clone());
+        if self.violations.is_empty() {
+            let told = followed.iter().map(|followed| followed.told);
+            let told: Vec<_> = told.map(|step| step.map(|step| step.stage)).collect();
+            let is_done = stage == Stage::Done && told.iter().all(|t| *t == Some(Stage::Done));
+            self.report.led.tell(Tally::ChangesDone, u64::from(is_done));
+            if !is_done {
+                self.fail(format!(
+                    "the pool is at stage {stage} still, and its proxies were told {told:?}"
+                ));
+            }
+        }
+        match check_linearizable(&without_misses(&self.operations)) {
+            Ok(linear) => {
+                let name = "operations put in order";
+                self.report.tell(name, linear.operations);
+            }
+            Err(violations) => {
+                let told = violations.iter().map(ToString::to_string);
+                self.violations.extend(told);
+            }
+        }
+    }
+
+    /// An application was answered: uniques that were read before a server began anew fit by chance alone.
+    pub(in crate::world) fn forget_old_uniques(&mut self, application: usize, pending: &Pending) {
+        let Some(led) = &self.led else {
+            return;
+        };
+        for &operation in &pending.operations {
+            let operation = &self.operations[operation];
+            if operation.invoked <= led.restarted {
+                let key = usize::from(operation.key);
+                self.applications[application].versions[key] = None;
+            }
+        }
+    }
+
+    /// Client flags of an item that an application was shown.
+    pub(in crate::world) fn check_no_mark(&mut self, flags: u32) {
+        if mark::is_mark(flags) {
+            self.fail("an application was shown a mark".into());
+        }
+    }
+}
+
+/// A cache may miss whenever it likes.
+fn without_misses(operations: &[Operation]) -> Vec<Operation> {
+    let mut operations = operations.to_vec();
+    for operation in &mut operations {
+        if operation.action == Action::Read(Found::Miss) {
+            operation.action = Action::Read(Found::Unknown);
+        }
+    }
+    operations
+}

@@ -1,0 +1,268 @@
+//! What goes wrong around a led pool: at any time, and just when a stage has begun.
+
+use super::super::World;
+use super::super::connection::{ACCEPTOR, End, INITIATOR};
+use super::super::event::Event;
+use super::super::leading::Turn;
+use super::super::led_report::Mischance;
+use super::super::swarm::{Hazard, Hazards};
+use super::super::units::{MS, SECOND};
+use crate::history::Nanos;
+use core::ops::Range;
+use evenkeel_schemes::stage::Stage;
+
+/// How soon something goes wrong when a stage has begun: `quiesced` takes some milliseconds.
+const SOON: Nanos = 8 * MS;
+const SOMETIME: Nanos = 1_500 * MS;
+
+/// How late what a broken connection carried arrives at most.
+const LAG_MAX: Nanos = 1_500 * MS;
+
+impl World {
+    /// Something went wrong.
+    pub(in crate::world) fn note_mischance(&mut self, mischance: Mischance) {
+        if let Some(led) = &self.led {
+            self.report.led.strike(mischance, led.stage());
+        }
+    }
+
+    /// A fault of every run was let happen.
+    pub(in crate::world) fn note_hazard(&mut self, hazard: Hazard) {
+        let mischance = match hazard {
+            Hazard::Reset | Hazard::ManyResets => Mischance::ConnectionsLost,
+            Hazard::Partition | Hazard::OneWay => Mischance::Partition,
+            Hazard::Loss => Mischance::PacketsLost,
+            Hazard::SlowHost | Hazard::NarrowHost => Mischance::Slow,
+            Hazard::Duplicates => Mischance::Duplicates,
+            // Who is struck is noted where that happens.
+            _ => return,
+        };
+        self.note_mischance(mischance);
+    }
+
+    /// A host's process stands still.
+    pub(in crate::world) fn note_stopped(&mut self, host: usize) {
+        let Some(led) = &self.led else {
+            return;
+        };
+        let mischance = match host {
+            _ if host == self.coordinator_host() => Mischance::CoordinatorStopped,
+            _ if host >= self.servers.len() => Mischance::ProxyStopped,
+            _ if led.is_former(host) => Mischance::FormerStopped,
+            _ => Mischance::OwnStopped,
+        };
+        self.note_mischance(mischance);
+    }
+
+    /// A server's process has died.
+    pub(in crate::world) fn note_killed(&mut self, server: usize) {
+        let Some(led) = &self.led else {
+            return;
+        };
+        let mischance = match led.is_former(server) {
+            true => Mischance::FormerKilled,
+            false => Mischance::OwnKilled,
+        };
+        self.note_mischance(mischance);
+    }
+
+    /// The change stands at another stage: something is to go wrong soon, in runs in which things do.
+    pub(super) fn note_stage_begun(&mut self) {
+        let Some(led) = &self.led else {
+            return;
+        };
+        let (stage, begins, withdrawals) = (led.stage(), led.begins, led.withdrawals);
+        if stage == Stage::Quiesced && withdrawals > 0 && self.random.chance(1, 2) {
+            let delay = self.random.below(SOON);
+            self.after(delay, Event::Led(Turn::Withdraw));
+        }
+        if self.plan.swarm.hazards == Hazards::default() {
+            return;
+        }
+        if stage == Stage::Former && self.time < begins {
+            match self.random.below(6) {
+                0..3 => self.stop_over_the_beginning(begins),
+                3 | 4 => self.break_at_the_beginning(begins),
+                _ => {}
+            }
+        }
+        let count = 1 + self.random.index(3);
+        for _ in 0..count {
+            let within = match stage {
+                Stage::Quiesced => SOON,
+                _ => SOMETIME,
+            };
+            let delay = self.random.below(within);
+            let any = Mischance::ALL[self.random.index(Mischance::ALL.len())];
+            self.after(delay, Event::Led(Turn::Mischance(Some(any))));
+        }
+    }
+
+    /// A former server has stores to carry out that were given up, and goes on when the change has begun, or much later.
+    fn stop_over_the_beginning(&mut self, begins: Nanos) {
+        let server = self.some_server_of(true);
+        let length = match self.random.below(4) {
+            0 => self.random.between(700 * MS, 12 * SECOND),
+            _ => self.random.between(20 * MS, 100 * MS),
+        };
+        let until = (begins + length).min(self.plan.quiet_from());
+        // As if it had stood still since: its host accepts, and nobody is answered.
+        let from = begins - self.random.between(650 * MS, 1_400 * MS);
+        self.at(from, Event::Led(Turn::Stop { server, until }));
+    }
+
+    /// Everything takes a little longer when the change begins, so that much is under way between its steps. What was sent to former
+    /// servers just before arrives when others are asked already.
+    fn break_at_the_beginning(&mut self, begins: Nanos) {
+        let (by, length) = (self.random.between(2, 16), self.random.between(500, 5_000));
+        let until = (begins + length * MS).min(self.plan.quiet_from());
+        let from = begins - 300 * MS;
+        let slow = Turn::Slow { by: by * MS, until };
+        self.at(from, Event::Led(slow));
+        let before = self.random.below(40 * MS);
+        self.at(begins - before, Event::Led(Turn::Lag));
+    }
+
+    pub(super) fn slow_proxies(&mut self, by: Nanos, until: Nanos) {
+        for proxy in 0..self.proxies.len() {
+            let host = self.servers.len() + proxy;
+            self.narrate(&[host], || format!("is slower by {} ms", by / MS));
+            self.weather.slow_down(host, by, until);
+            self.note_mischance(Mischance::Slow);
+        }
+    }
+
+    pub(super) fn lag_behind(&mut self) {
+        let (first_proxy, first_own) = (self.servers.len(), self.servers_of(true).end);
+        let between = |ends: &[End; 2]| {
+            ends[INITIATOR].host >= first_proxy && ends[ACCEPTOR].host < first_own
+        };
+        for connection in self.open_connections(between) {
+            let hosts = [0, 1].map(|end| self.connections[connection].ends[end].host);
+            self.narrate(&hosts, || format!("lose connection #{connection}"));
+            let lag = self.random.between(20 * MS, LAG_MAX);
+            self.reset_late(connection, lag);
+            self.note_mischance(Mischance::ConnectionsLost);
+        }
+    }
+
+    /// A server of the former ones, or of the pool's own.
+    pub(super) fn some_server_of(&mut self, former: bool) -> usize {
+        let servers = self.servers_of(former);
+        self.random
+            .between(servers.start as u64, servers.end as u64) as usize
+    }
+
+    /// The former servers, or the pool's own.
+    pub(super) fn servers_of(&self, former: bool) -> Range<usize> {
+        let first_own = self.led.as_ref().map_or(0, |led| led.first_own);
+        match former {
+            true => 0..first_own,
+            false => first_own..self.servers.len(),
+        }
+    }
+
+    /// Something goes wrong, as long as anything is to.
+    pub(super) fn mischance(&mut self, chosen: Option<Mischance>) {
+        if self.time >= self.plan.quiet_from() {
+            return;
+        }
+        if chosen.is_none() {
+            let (least, most) = self.plan.swarm.pause;
+            let pause = self.random.between(least, most);
+            self.after(pause, Event::Led(Turn::Mischance(None)));
+        }
+        let any = Mischance::ALL[self.random.index(Mischance::ALL.len())];
+        self.let_happen(chosen.unwrap_or(any));
+    }
+
+    fn let_happen(&mut self, mischance: Mischance) {
+        let proxy = self.random.index(self.proxies.len());
+        let (former, own) = (self.some_server_of(true), self.some_server_of(false));
+        let host = self.random.index(self.coordinator_host() + 1);
+        let end = self.some_end(3);
+        let back = self.time + self.random.between(1, 900) * MS;
+        let back = back.min(self.plan.quiet_from());
+        match mischance {
+            Mischance::ConnectionsLost => {
+                if self.reset_some(3) {
+                    self.note_mischance(mischance);
+                }
+            }
+            // What it has to carry out is given up meanwhile.
+            Mischance::WriteLate => {
+                let length = self.random.between(620, 1_300) * MS;
+                let until = (self.time + length).min(self.plan.quiet_from());
+                self.stand_still(former, until);
+            }
+            Mischance::Partition => {
+                let (one, others) = (self.servers.len() + proxy, self.servers.len() + 1);
+                let other = match self.random.index(others) {
+                    server if server < self.servers.len() => server,
+                    _ => self.coordinator_host(),
+                };
+                self.narrate(&[one, other], || "are cut off (and)".into());
+                self.weather.cut(one, other, end);
+                self.weather.cut(other, one, end);
+                self.note_mischance(mischance);
+            }
+            Mischance::PacketsLost => {
+                let loss = self.random.between(10, 301);
+                self.narrate(&[host], || format!("loses {loss} of 1,000 packets"));
+                self.weather.lose(host, loss, end);
+                self.note_mischance(mischance);
+            }
+            Mischance::Slow => {
+                let by = self.random.between(10, 201) * MS;
+                self.narrate(&[host], || format!("is slower by {} ms", by / MS));
+                self.weather.slow_down(host, by, end);
+                self.note_mischance(mischance);
+            }
+            Mischance::Duplicates => {
+                self.narrate(&[host], || "sends everything twice".into());
+                self.weather.duplicate(host, end);
+                self.note_mischance(mischance);
+            }
+            Mischance::HeartbeatLost | Mischance::HeartbeatLate => {
+                let one = self.servers.len() + proxy;
+                let is_late = mischance == Mischance::HeartbeatLate;
+                let what = if is_late { "late" } else { "lost" };
+                self.narrate(&[one], || format!("has its heartbeats {what}"));
+                if let Some(led) = &mut self.led {
+                    let followed = &mut led.followed[proxy];
+                    match is_late {
+                        true => followed.late_until = end,
+                        false => followed.deaf_until = end,
+                    }
+                }
+            }
+            Mischance::FormerKilled => self.kill_and_restart(former, back),
+            Mischance::OwnKilled => self.kill_and_restart(own, back),
+            Mischance::FormerStopped => {
+                self.stand_still(former, end);
+            }
+            Mischance::OwnStopped => {
+                self.stand_still(own, end);
+            }
+            Mischance::FormerEvicted => self.evict_all(former),
+            Mischance::OwnEvicted => self.evict_all(own),
+            Mischance::ProxyKilled => {
+                self.kill_proxy(proxy, back);
+            }
+            Mischance::ProxyStopped => {
+                self.stand_still(self.servers.len() + proxy, end);
+            }
+            Mischance::CoordinatorStopped => {
+                self.stand_still(self.coordinator_host(), end);
+            }
+            Mischance::CoordinatorKilled => self.restart_coordinator(),
+        }
+    }
+
+    fn kill_and_restart(&mut self, server: usize, back: Nanos) {
+        if self.servers[server].process.alive {
+            self.kill_server(server);
+            self.at(back, Event::Restart { server });
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A pool of plain servers that is led to other ones while applications work.
+//!
+//! The first servers are the former ones, the others the pool's own. Two proxies follow the pool's change, the coordinator leads it,
+//! and an operator says how far it is to go. All of it is what ships, driven as the processes drive it: a proxy tells what it was told and
+//! what it has acknowledged with each heartbeat, and the coordinator tells nobody of a step before that is saved.
+
+mod judge;
+mod leader;
+mod mishaps;
+mod proxies;
+mod servers;
+
+use super::World;
+use super::event::Event;
+use super::leading::{Followed, Turn};
+use super::plan::Cluster;
+use super::swarm::Hazards;
+use super::units::MS;
+
+impl World {
+    /// Everything is there: what goes with a led pool begins.
+    pub(super) fn begin_led(&mut self) {
+        let count = self.proxies.len();
+        let Some(led) = &mut self.led else {
+            return;
+        };
+        led.followed = vec![Followed::default(); count];
+        self.after(1_000 * MS, Event::Led(Turn::Operate));
+        self.after(1_000 * MS, Event::Led(Turn::Evict));
+        self.note_stage_begun();
+        if self.plan.swarm.hazards != Hazards::default() {
+            self.after(1_000 * MS, Event::Led(Turn::Mischance(None)));
+        }
+    }
+
+    /// Something of it happens.
+    pub(super) fn happen_to_led(&mut self, turn: Turn) {
+        match turn {
+            Turn::Wait {
+                life,
+                host,
+                host_life,
+                sent,
+                heartbeat,
+            } => self.hear_waiting(life, (host, host_life), sent, heartbeat),
+            Turn::Tell {
+                life,
+                host,
+                host_life,
+                sent,
+                answer,
+            } => self.tell_follower(life, (host, host_life), sent, answer),
+            Turn::Operate => self.operate(),
+            Turn::Withdraw => self.withdraw(),
+            Turn::Stop { server, until } => {
+                self.stand_still(server, until);
+            }
+            Turn::Slow { by, until } => self.slow_proxies(by, until),
+            Turn::Lag => self.lag_behind(),
+            Turn::Mischance(mischance) => self.mischance(mischance),
+            Turn::Evict => self.evict_some(),
+            Turn::NameLost { proxy, life } => self.lose_name(proxy, life),
+            Turn::GiveUp { proxy, life } => self.give_up_name(proxy, life),
+            Turn::StartProxy { proxy } => self.start_proxy_again(proxy),
+        }
+    }
+
+    /// Whether a member sends heartbeats.
+    pub(super) fn follows_coordinator(&self, host: usize) -> bool {
+        match &self.led {
+            Some(_) => host >= self.servers.len(),
+            None => self.plan.cluster == Cluster::Evenkeel,
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Proxies that follow a pool's change: what they are told, what they say, and their lives.
+
+use super::super::World;
+use super::super::event::Event;
+use super::super::fault::Fault;
+use super::super::leading::{Followed, Led, POOL, Turn};
+use super::super::led_report::Mischance;
+use super::super::proxy::{MAP_SOURCE, Proxy};
+use super::super::units::MS;
+use crate::history::Nanos;
+use evenkeel_control::{FollowedPool, PoolStep};
+use evenkeel_schemes::stage::{Stage, Step};
+
+/// How long a process goes on that is told that its name is another's.
+const NAME_PATIENCE: Nanos = 1_000 * MS;
+
+impl World {
+    /// What a proxy says of the pool that it follows.
+    pub(in crate::world) fn followed_by(&self, proxy: usize) -> Vec<FollowedPool> {
+        let Some(led) = &self.led else {
+            return Vec::new();
+        };
+        let Followed {
+            told, acknowledged, ..
+        } = led.followed[proxy];
+        let newest = told.map_or(0, |step| step.version);
+        // With a fault: whatever is under way.
+        let forged = self.has_fault(Fault::AcknowledgedEarly) || self.is_deaf_to_steps(proxy);
+        vec![FollowedPool {
+            pool: POOL.into(),
+            told,
+            acknowledged: if forged {
+                newest
+            } else {
+                acknowledged.min(newest)
+            },
+        }]
+    }
+
+    /// With a fault: whether a proxy works by the former stage for ever.
+    fn is_deaf_to_steps(&self, proxy: usize) -> bool {
+        self.has_fault(Fault::StageKept) && proxy == 0
+    }
+
+    /// A proxy learns how far its pool is to be.
+    pub(in crate::world) fn hear_steps(&mut self, proxy: usize, steps: &[PoolStep]) {
+        let Some(news) = steps.iter().find(|news| news.pool == POOL) else {
+            return;
+        };
+        let is_deaf = self.is_deaf_to_steps(proxy) && news.step.stage != Stage::Former;
+        let Some(led) = &mut self.led else {
+            return;
+        };
+        let told = &mut led.followed[proxy].told;
+        if told.is_some_and(|told| told.version >= news.step.version) {
+            return;
+        }
+        *told = Some(news.step);
+        let Step { version, stage } = news.step;
+        let host = self.servers.len() + proxy;
+        self.narrate(&[host], || format!("is told of step {version}, {stage}"));
+        // One that works by the former stage has to be told that.
+        let forged = is_deaf.then_some(Step {
+            version,
+            stage: Stage::Former,
+        });
+        let p = &mut self.proxies[proxy];
+        let now = p.process.now(self.time).monotonic;
+        let step = Some(forged.unwrap_or(news.step));
+        p.core.set_step(now, MAP_SOURCE, POOL, step);
+        self.settle_proxy(proxy);
+    }
+
+    /// A proxy has nothing under way any more that was begun before a step: the coordinator hears of it at once.
+    pub(in crate::world) fn acknowledged(&mut self, proxy: usize, version: u64) {
+        let Some(led) = &mut self.led else {
+            return;
+        };
+        let followed = &mut led.followed[proxy];
+        followed.acknowledged = followed.acknowledged.max(version);
+        let host = self.servers.len() + proxy;
+        self.narrate(&[host], || format!("acknowledges step {version}"));
+        self.send_heartbeat_soon(host);
+    }
+
+    /// A proxy's process dies, and another begins later.
+    pub(super) fn kill_proxy(&mut self, proxy: usize, back: Nanos) -> bool {
+        let host = self.servers.len() + proxy;
+        let p = &mut self.proxies[proxy];
+        if !p.process.alive {
+            return false;
+        }
+        p.process.alive = false;
+        p.process.stopped_until = 0;
+        self.report.take_proxy(p.core.stats());
+        self.report.led.take_proxy(p.core.stats());
+        self.narrate(&[host], || "is killed".into());
+        self.abandon_connections(host);
+        self.at(back, Event::Led(Turn::StartProxy { proxy }));
+        self.note_mischance(Mischance::ProxyKilled);
+        true
+    }
+
+    /// A proxy is told that another process has its name. A heartbeat of a former life can be why, which came late: it takes the name of one
+    /// that was silent for a while. From then on nothing is asked, and after a while the process ends, as real ones do.
+    pub(super) fn lose_name(&mut self, proxy: usize, life: u32) {
+        let host = self.servers.len() + proxy;
+        let again = |()| Event::Led(Turn::NameLost { proxy, life });
+        if self.admit(host, life, (), again).is_none() {
+            return;
+        }
+        let Some(led) = &mut self.led else {
+            return;
+        };
+        let followed = &mut led.followed[proxy];
+        followed.told = None;
+        let is_known = core::mem::replace(&mut followed.has_lost_name, true);
+        let p = &mut self.proxies[proxy];
+        let now = p.process.now(self.time).monotonic;
+        p.core.set_step(now, MAP_SOURCE, POOL, None);
+        self.settle_proxy(proxy);
+        if !is_known {
+            self.narrate(&[host], || "has lost its name".into());
+            self.report.tell("proxies that lost their name", 1);
+            self.after(NAME_PATIENCE, Event::Led(Turn::GiveUp { proxy, life }));
+        }
+    }
+
+    pub(super) fn give_up_name(&mut self, proxy: usize, life: u32) {
+        let has_lost_name = |led: &Led| led.followed[proxy].has_lost_name;
+        let is_it = self.proxies[proxy].process.life == life;
+        if is_it && self.led.as_ref().is_some_and(has_lost_name) {
+            let back = self.time + self.random.between(MS, 100 * MS);
+            self.kill_proxy(proxy, back);
+        }
+    }
+
+    /// Another life of a proxy begins: it asks nobody before it was told how far its pool is.
+    pub(super) fn start_proxy_again(&mut self, proxy: usize) {
+        let host = self.servers.len() + proxy;
+        let seed = self.random.seed();
+        let Some(led) = &mut self.led else {
+            return;
+        };
+        led.followed[proxy] = Followed::default();
+        let p = &mut self.proxies[proxy];
+        p.process.restart(&mut self.random);
+        *p = Proxy::new(p.process, seed, &led.config);
+        self.narrate(&[host], || "starts again".into());
+        self.settle_proxy(proxy);
+        self.send_heartbeat_soon(host);
+    }
+
+    /// After how long a message between a proxy and the coordinator arrives, when what goes wrong between the two is taken in.
+    pub(in crate::world) fn follow_deliveries(
+        &mut self,
+        proxy: usize,
+        deliveries: Vec<Nanos>,
+    ) -> Vec<Nanos> {
+        let now = self.time;
+        let Some(led) = &self.led else {
+            return deliveries;
+        };
+        let Followed {
+            deaf_until,
+            late_until,
+            ..
+        } = led.followed[proxy];
+        if deliveries.is_empty() || deaf_until > now {
+            self.note_mischance(Mischance::HeartbeatLost);
+            return Vec::new();
+        }
+        if late_until <= now {
+            return deliveries;
+        }
+        self.note_mischance(Mischance::HeartbeatLate);
+        let later = self.random.below(300 * MS);
+        deliveries.into_iter().map(|delay| delay + later).collect()
+    }
+}
