@@ -24,10 +24,10 @@ const LENGTH: u64 = 21_000_000_000;
 
 /// The first seed in which each fault is noticed, as far as is known.
 const PINS: [(Fault, u64); 6] = [
-    (Fault::AcknowledgedEarly, 74),
+    (Fault::AcknowledgedEarly, 15),
     (Fault::StageKept, 0),
-    (Fault::StepsRushed, 7),
-    (Fault::FillsUnguarded, 137),
+    (Fault::StepsRushed, 17),
+    (Fault::FillsUnguarded, 48),
     (Fault::MarksShown, 0),
     (Fault::FormerKept, 3),
 ];
