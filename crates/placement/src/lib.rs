@@ -22,7 +22,7 @@ mod ketama;
 pub mod membership;
 mod modula;
 mod name;
+mod points;
 pub mod pool;
 pub mod renaming;
 mod rendezvous;
-mod ring;
