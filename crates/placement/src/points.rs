@@ -58,10 +58,25 @@ impl Points {
         usize::from(self.servers[self.first(hash)])
     }
 
+    /// Position of the point that a hash belongs to, among the points in ascending order.
+    #[inline]
+    pub fn position(&self, hash: u32) -> usize {
+        // Behind the last one the first is meant.
+        match self.first(hash) {
+            past if past == self.at.len() => 0,
+            first => first,
+        }
+    }
+
+    /// Where the points are and whose, ascending; of those at the same place the first counts.
+    pub fn iter(&self) -> impl Iterator<Item = Point> + use<'_> {
+        self.at.iter().copied().zip(self.servers.iter().copied())
+    }
+
     /// The servers of all points, from the one that a hash belongs to, once around.
     pub fn walk(&self, hash: u32) -> impl Iterator<Item = usize> + use<'_> {
         let points = self.at.len();
-        let first = self.first(hash) % points;
+        let first = self.position(hash);
         let (before, from) = self.servers[..points].split_at(first);
         from.iter().chain(before).map(|&server| usize::from(server))
     }

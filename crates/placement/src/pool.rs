@@ -62,6 +62,14 @@ impl Placement {
         })
     }
 
+    /// The points of a distribution that has a ring.
+    pub(super) fn points(&self) -> Option<&Points> {
+        match &self.table {
+            Table::Ring(points) => Some(points),
+            _ => None,
+        }
+    }
+
     /// How many servers there are.
     #[allow(clippy::len_without_is_empty, reason = "there is always one")]
     pub fn len(&self) -> usize {
