@@ -361,3 +361,47 @@ fn plans_keep_their_laws_on_random_slots() {
         }
     }
 }
+
+/// A plan for the largest ring: `cargo test --release -p evenkeel-balance largest_ring -- --ignored --nocapture` prints what it takes.
+#[test]
+#[ignore = "measures time"]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a measurement of time needs a clock"
+)]
+fn what_a_plan_for_the_largest_ring_takes() {
+    let mut ring = Ring::even(1_000, Ring::VIRTUAL_NODES).unwrap();
+    let mut random = SplitMix64::new(seed(0x1000));
+    // Every other slice gives its lower half to the server behind it until there are as many as may be.
+    let missing = evenkeel_placement::ring::SLICES_MAX - ring.slices().len();
+    let runs = ring.runs();
+    let halves = runs.iter().step_by(2).take(missing).map(|run| Move {
+        part: run.lower(run.width / 2).unwrap(),
+        to: run.behind,
+    });
+    let halves: Vec<Move> = halves.collect();
+    ring = ring.moved(&halves).unwrap();
+    let factors: Vec<f64> = (0..1_000).map(|_| 0.5 + random.unit()).collect();
+    let original = ring.clone();
+    let report = slot(&ring, |hash| factors[usize::from(original.owner(hash))]);
+    let mut planners: [(&str, Box<dyn RingPlanner>); 2] = [
+        ("paper", Box::new(paper(0.5, 0.01))),
+        ("measured", Box::new(Measured::default())),
+    ];
+    for (name, planner) in &mut planners {
+        planner.plan(&ring, &report).unwrap();
+        let begun = std::time::Instant::now();
+        let plan = planner.plan(&ring, &report).unwrap();
+        let planned = begun.elapsed();
+        let after = ring.moved(&plan.to_moves()).unwrap();
+        println!(
+            "{name}: 1,000 servers, {} slices, {} grains: {} moves planned in {:.1} ms, the ring changed in {:.1} ms more ({} slices)",
+            ring.slices().len(),
+            report.grains.len(),
+            plan.moves.len(),
+            planned.as_secs_f64() * 1e3,
+            (begun.elapsed() - planned).as_secs_f64() * 1e3,
+            after.slices().len(),
+        );
+    }
+}
