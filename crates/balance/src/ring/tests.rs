@@ -392,16 +392,12 @@ fn what_a_plan_for_the_largest_ring_takes() {
         planner.plan(&ring, &report).unwrap();
         let begun = std::time::Instant::now();
         let plan = planner.plan(&ring, &report).unwrap();
-        let planned = begun.elapsed();
-        let after = ring.moved(&plan.to_moves()).unwrap();
         println!(
-            "{name}: 1,000 servers, {} slices, {} grains: {} moves planned in {:.1} ms, the ring changed in {:.1} ms more ({} slices)",
+            "{name}: 1,000 servers, {} slices, {} grains: {} moves planned in {:.1} ms",
             ring.slices().len(),
             report.grains.len(),
             plan.moves.len(),
-            planned.as_secs_f64() * 1e3,
-            (begun.elapsed() - planned).as_secs_f64() * 1e3,
-            after.slices().len(),
+            begun.elapsed().as_secs_f64() * 1e3,
         );
     }
 }

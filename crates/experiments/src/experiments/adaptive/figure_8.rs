@@ -173,17 +173,19 @@ impl Seen {
                 falls(costs),
             )],
             _ => {
-                let until = self.rates.iter().take(MEASURED_SLOTS + 1).copied();
-                let best = until.fold(f64::INFINITY, f64::min);
+                let until = &self.rates[..MEASURED_SLOTS.min(self.rates.len())];
+                let last = mean(&until[until.len().saturating_sub(JUDGED)..]);
                 vec![Claim::new(
-                    &format!("measured: deviation of request rates within {MEASURED_SLOTS} slots"),
+                    &format!(
+                        "measured: deviation of request rates within {MEASURED_SLOTS} slots, mean of the last {JUDGED} of them"
+                    ),
                     "ours: divided by 10",
                     format!(
-                        "{:.3} to {best:.3}: by {:.1}",
-                        self.rates[0],
-                        self.rates[0] / best
+                        "{:.3} to {last:.3}: by {:.1}",
+                        rates.first,
+                        rates.first / last
                     ),
-                    Some(best * 10.0 <= self.rates[0]),
+                    Some(last * 10.0 <= rates.first),
                 )]
             }
         }
