@@ -6,6 +6,8 @@
 //! - [`local`], phase 2: from one worker to another of the same server. Nothing is copied, the move is lent, and
 //!   the cachelet goes home when the hot spot is over.
 //! - [`cluster`], phase 3: from one server to another, for good. The data is copied.
+//! - [`ring`]: parts of the hash space, between memcached servers that are not ours. No phase of MBal's: it is planned
+//!   from slot to slot.
 //! - [`phase`]: which of the three phases has to act, and since when; a log of what was decided.
 //!
 //! Everything here is told loads and answers with a plan, which is a value: it can be printed, checked, compared
@@ -45,6 +47,7 @@ pub mod cluster;
 pub mod load;
 pub mod local;
 pub mod phase;
+pub mod ring;
 pub mod share;
 pub mod solver;
 

@@ -13,7 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("protocol", &["types"]),
     ("placement", &["types"]),
     ("schemes", &["types"]),
-    ("balance", &["types"]),
+    ("balance", &["types", "placement"]),
     ("hotkeys", &["types", "placement", "schemes", "balance"]),
     ("storage", &["types"]),
     (

@@ -15,7 +15,7 @@
 
 use super::config::Server;
 use super::hash::{Hash, md5_words};
-use super::ring::Point;
+use super::points::Point;
 
 /// Points of a server in a ring of equals (`MEMCACHED_POINTS_PER_SERVER`).
 const POINTS_EQUAL: u32 = 100;

@@ -2,7 +2,8 @@
 //!
 //! In a pool of Evenkeel servers the [`map`](evenkeel_types::map) says it, and [`renaming`] where the replicas of a hot key
 //! are. In a pool of plain memcached servers nobody says it: every client works it out for itself, and
-//! [`pool::Placement`] does so as the clients and proxies did that were there before.
+//! [`pool::Placement`] does so as the clients and proxies did that were there before. The [`ring`] of such a pool may
+//! instead follow the load.
 
 #![forbid(unsafe_code)]
 // See clippy.toml.
@@ -22,7 +23,8 @@ mod ketama;
 pub mod membership;
 mod modula;
 mod name;
+mod points;
 pub mod pool;
 pub mod renaming;
 mod rendezvous;
-mod ring;
+pub mod ring;

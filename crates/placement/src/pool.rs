@@ -5,8 +5,8 @@ use super::hash::Hash;
 use super::jump;
 use super::ketama;
 use super::modula::Modula;
+use super::points::Points;
 use super::rendezvous::Rendezvous;
-use super::ring::Ring;
 
 /// Deals keys to the servers of a pool. Equal configurations deal equally, in every process.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct Placement {
 /// What a distribution works out in advance.
 #[derive(Clone, Debug)]
 enum Table {
-    Ring(Ring),
+    Ring(Points),
     Modula(Modula),
     Jump { servers: u32 },
     Rendezvous(Rendezvous),
@@ -37,13 +37,13 @@ impl Placement {
         let (servers, hash) = (&config.servers[..], config.hash());
         let listed = as_listed(servers);
         let table = match config.distribution {
-            Distribution::Ketama => Table::Ring(Ring::new(ketama::equal_points(servers, hash))),
+            Distribution::Ketama => Table::Ring(Points::new(ketama::equal_points(servers, hash))),
             Distribution::KetamaWeighted => {
-                Table::Ring(Ring::new(ketama::weighted_points(servers, &listed)))
+                Table::Ring(Points::new(ketama::weighted_points(servers, &listed)))
             }
             Distribution::TwemproxyKetama => {
                 let order = as_twemproxy_counts(servers);
-                Table::Ring(Ring::new(ketama::weighted_points(servers, &order)))
+                Table::Ring(Points::new(ketama::weighted_points(servers, &order)))
             }
             Distribution::Modula => Table::Modula(modula(servers, &listed)),
             Distribution::TwemproxyModula => {
@@ -60,6 +60,14 @@ impl Placement {
             servers: servers.len(),
             table,
         })
+    }
+
+    /// The points of a distribution that has a ring.
+    pub(super) fn points(&self) -> Option<&Points> {
+        match &self.table {
+            Table::Ring(points) => Some(points),
+            _ => None,
+        }
     }
 
     /// How many servers there are.

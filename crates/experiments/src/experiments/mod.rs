@@ -1,5 +1,6 @@
 //! All experiments. Each is a file here, in a folder for each paper, and a line in [`ALL`].
 
+mod adaptive;
 mod agreement;
 mod curves;
 mod mbal;
@@ -40,6 +41,10 @@ pub const ALL: &[Experiment] = &[
     mbal::FIGURE_11,
     mbal::FIGURE_12,
     mbal::FIGURE_13,
+    adaptive::FIGURE_2,
+    adaptive::FIGURE_7,
+    adaptive::FIGURE_8,
+    adaptive::FIGURE_10,
     agreement::AGREEMENT,
     spore::TARGETS,
     mbal::TARGETS,

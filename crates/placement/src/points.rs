@@ -11,9 +11,9 @@ pub(super) type Point = (u32, u16);
 /// Most arcs: from here on a table of them would be larger than the caches of a processor.
 const ARC_BITS_MAX: u32 = 20;
 
-/// A ring; it has at least one point.
+/// A ring of points; it has at least one point.
 #[derive(Clone, Debug)]
-pub(super) struct Ring {
+pub(super) struct Points {
     /// Where the points are, ascending.
     at: Vec<u32>,
     /// Whose they are; one more than points: the first point again, at the end.
@@ -24,7 +24,7 @@ pub(super) struct Ring {
     shift: u32,
 }
 
-impl Ring {
+impl Points {
     /// Makes a ring of points. Of points at the same place the earliest in the list wins, which is
     /// what a stable sort does with them in the originals.
     pub fn new(mut points: Vec<Point>) -> Self {
@@ -44,7 +44,7 @@ impl Ring {
         let mut servers: Vec<u16> = points.iter().map(|&(_, server)| server).collect();
         servers.push(servers[0]);
         let at = points.into_iter().map(|(at, _)| at).collect();
-        Ring {
+        Points {
             at,
             servers,
             arcs,
@@ -58,10 +58,25 @@ impl Ring {
         usize::from(self.servers[self.first(hash)])
     }
 
+    /// Position of the point that a hash belongs to, among the points in ascending order.
+    #[inline]
+    pub fn position(&self, hash: u32) -> usize {
+        // Behind the last one the first is meant.
+        match self.first(hash) {
+            past if past == self.at.len() => 0,
+            first => first,
+        }
+    }
+
+    /// Where the points are and whose, ascending; of those at the same place the first counts.
+    pub fn iter(&self) -> impl Iterator<Item = Point> + use<'_> {
+        self.at.iter().copied().zip(self.servers.iter().copied())
+    }
+
     /// The servers of all points, from the one that a hash belongs to, once around.
     pub fn walk(&self, hash: u32) -> impl Iterator<Item = usize> + use<'_> {
         let points = self.at.len();
-        let first = self.first(hash) % points;
+        let first = self.position(hash);
         let (before, from) = self.servers[..points].split_at(first);
         from.iter().chain(before).map(|&server| usize::from(server))
     }
@@ -101,7 +116,7 @@ mod tests {
                 let at = (random.next_u64() as u32 >> shift).wrapping_add(from);
                 points.push((at, i as u16));
             }
-            let ring = Ring::new(points.clone());
+            let ring = Points::new(points.clone());
             let near = points
                 .iter()
                 .flat_map(|&(at, _)| [at.wrapping_sub(1), at, at.wrapping_add(1)]);
@@ -117,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_ring_wraps_around() {
-        let ring = Ring::new(vec![(20, 1), (10, 0)]);
+        let ring = Points::new(vec![(20, 1), (10, 0)]);
         assert_eq!(
             [0, 10, 11, 20, 21].map(|hash| ring.server(hash)),
             [0, 0, 1, 1, 0]
