@@ -138,6 +138,13 @@ impl Gauges {
         acknowledged.insert((source, pool), version);
     }
 
+    /// Forgets what was acknowledged of pools that are not led any more: another change of theirs has versions of its own.
+    pub fn keep_acknowledged(&self, is_led: impl Fn(MapSource, &Arc<str>) -> bool) {
+        let acknowledged = self.acknowledged.lock();
+        let mut acknowledged = acknowledged.unwrap_or_else(PoisonError::into_inner);
+        acknowledged.retain(|(source, pool), _| is_led(*source, pool));
+    }
+
     /// The newest version of a pool's step before which nothing is under way, 0 for none.
     pub fn acknowledged(&self, source: MapSource, pool: &Arc<str>) -> u64 {
         let acknowledged = self.acknowledged.lock();
@@ -163,6 +170,18 @@ pub type WorkerHandle = evenkeel_runtime::WorkerHandle<Control, Gauges>;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_acknowledged_of_a_pool_is_forgotten_with_it() {
+        let (gauges, source) = (Gauges::default(), MapSource(1));
+        let pools: [Arc<str>; 2] = ["a".into(), "b".into()];
+        for pool in &pools {
+            gauges.set_acknowledged(source, Arc::clone(pool), 5);
+        }
+        gauges.keep_acknowledged(|_, pool| **pool == *"b");
+        let acknowledged = pools.map(|pool| gauges.acknowledged(source, &pool));
+        assert_eq!(acknowledged, [0, 5]);
+    }
 
     #[test]
     fn the_last_worker_that_stops_tells_all_to_go_on() {

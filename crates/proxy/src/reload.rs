@@ -7,7 +7,7 @@
 
 use crate::args::Args;
 use crate::clusters::{Clusters, Identity, Wanted};
-use crate::config::{ConfigError, PoolPlan, PoolServers, Settings, fingerprint};
+use crate::config::{ConfigError, PoolServers, Settings, fingerprint};
 use crate::control::{ReloadCounts, WorkerHandle};
 use crate::discovery::{Discoveries, DiscoverySpec};
 use crate::in_force::InForce;
@@ -276,28 +276,36 @@ impl Reloader {
         ))
     }
 
-    /// Checks that no pool is left, or led by another, in the middle of its change: others would still be a stage behind.
+    /// Checks that no pool is left in the middle of its change, when others would still be a stage behind, and that none whose change is done
+    /// begins another one before that is over.
     fn check_changes(&self, settings: &Settings) -> Result<(), String> {
         for plan in &self.taken.pools {
             let Some(spec) = &plan.follows else { continue };
-            let mut others = settings.pools.iter();
-            let is_same = |other: &PoolPlan| {
-                other.name == plan.name
-                    && other.follows == plan.follows
-                    && other.settings.warm_from == plan.settings.warm_from
-            };
             let source = self.clusters.source(spec);
             let step = self.clusters.step(source, &plan.name);
-            let stage = step.map_or(Stage::Former, |step| step.stage);
-            if !matches!(stage, Stage::Former | Stage::Done) && !others.any(is_same) {
+            // Who has lost its name does not know any more.
+            let stage = step.map_or(Stage::Quiesced, |step| step.stage);
+            let mut pools = settings.pools.iter();
+            let then = pools.find(|other| other.name == plan.name);
+            let is_same = then.is_some_and(|then| {
+                then.follows == plan.follows && then.settings.warm_from == plan.settings.warm_from
+            });
+            let is_ended = then.is_none_or(|then| then.settings.warm_from.is_none());
+            if !may_leave(stage, is_same, is_ended) {
                 let name = &plan.name;
                 return Err(format!(
-                    "pool \"{name}\" is at stage {stage} of its change: bring it to its end first (evenkeel changes begin {name} --to done)"
+                    "pool \"{name}\" is at stage {stage} of its change: bring it to its end (evenkeel changes begin {name} --to done), \
+                     and take warm_from out of the file, before anything else is said of it"
                 ));
             }
         }
         Ok(())
     }
+}
+
+/// Whether a pool may be said to be something else at this stage of its change: the same, or one that takes nobody's place any more.
+fn may_leave(stage: Stage, is_same: bool, is_ended: bool) -> bool {
+    is_same || stage == Stage::Former || stage == Stage::Done && is_ended
 }
 
 /// Has the file looked at from now on. What is no ordinary file, such as a pipe, is read at the start alone.
@@ -328,4 +336,28 @@ pub fn wanted(settings: &Settings, clusters: &Clusters) -> Wanted {
         }
     }
     wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_left_at_the_beginning_of_its_change_or_at_its_end() {
+        for stage in Stage::ALL {
+            assert!(may_leave(stage, true, false), "{stage}: nothing is new");
+            let is_begun = stage > Stage::Former;
+            let is_done = stage == Stage::Done;
+            assert_eq!(
+                may_leave(stage, false, true),
+                !is_begun || is_done,
+                "{stage}"
+            );
+            assert_eq!(
+                may_leave(stage, false, false),
+                !is_begun,
+                "{stage}: another change"
+            );
+        }
+    }
 }
