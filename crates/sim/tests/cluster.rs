@@ -5,13 +5,14 @@
 //! and `EVENKEEL_SIM_SEEDS=n` so many.
 
 mod common;
+#[path = "common/pins.rs"]
+mod pins;
 
 use common::from_environment;
 use evenkeel_sim::many;
 use evenkeel_sim::world::{
     Fault, Habit, Hazard, Hazards, Line, Outcome, Plan, Report, Swarm, World,
 };
-use std::io::Write as _;
 use std::ops::Range;
 
 /// Seeds of the nightly run, of 60 virtual seconds each: so many that all happens that has to at times.
@@ -296,30 +297,13 @@ fn search(fault: Fault) -> Option<(u64, String)> {
     first
 }
 
-/// A fault is looked for in the seed that found it last; in all others only once that no longer does, because the
-/// cores have changed what happens there.
 #[test]
 fn faults_built_in_on_purpose_are_noticed() {
-    let mut missed = Vec::new();
-    for fault in Fault::ALL.into_iter().chain(Fault::ATOMIC) {
-        let pin = PINS.iter().find(|(of, _)| *of == fault);
-        let pinned = pin.and_then(|(_, seed)| Some((*seed, noticed(fault, *seed)?)));
-        if let Some((seed, words)) = pinned {
-            println!("{fault:?}: seed {seed}: {words}");
-            continue;
-        }
-        match search(fault) {
-            // To the terminal, where it is seen although the test passes.
-            Some((seed, words)) => {
-                let line = format!("PINS needs (Fault::{fault:?}, {seed}): {words}\n");
-                let _ = std::io::stderr().write_all(line.as_bytes());
-            }
-            None => missed.push(fault),
-        }
-    }
-    assert!(
-        missed.is_empty(),
-        "not noticed in {FAULT_SEEDS} seeds: {missed:?}"
+    pins::are_noticed(
+        Fault::ALL.into_iter().chain(Fault::ATOMIC),
+        &PINS,
+        noticed,
+        search,
     );
 }
 

@@ -4,11 +4,12 @@
 //! `EVENKEEL_SEEDS_FROM` on; `EVENKEEL_NIGHTLY=1` takes all, and `EVENKEEL_SIM_SEEDS=n` so many.
 
 mod common;
+#[path = "common/pins.rs"]
+mod pins;
 
 use common::from_environment;
 use evenkeel_sim::many;
 use evenkeel_sim::world::{Fault, Plan, Report, Tally, World};
-use std::io::Write as _;
 
 /// Seeds of the nightly run.
 const SEEDS: u64 = 500;
@@ -102,28 +103,7 @@ fn search(fault: Fault) -> Option<(u64, String)> {
     first
 }
 
-/// A fault is looked for in the seed that found it last; in all others only once that no longer does.
 #[test]
 fn faults_built_in_on_purpose_are_noticed_in_pools_that_are_led() {
-    let mut missed = Vec::new();
-    for fault in Fault::LED {
-        let pin = PINS.iter().find(|(of, _)| *of == fault);
-        let pinned = pin.and_then(|(_, seed)| Some((*seed, noticed(fault, *seed)?)));
-        if let Some((seed, words)) = pinned {
-            println!("{fault:?}: seed {seed}: {words}");
-            continue;
-        }
-        match search(fault) {
-            // To the terminal, where it is seen although the test passes.
-            Some((seed, words)) => {
-                let line = format!("PINS needs (Fault::{fault:?}, {seed}): {words}\n");
-                let _ = std::io::stderr().write_all(line.as_bytes());
-            }
-            None => missed.push(fault),
-        }
-    }
-    assert!(
-        missed.is_empty(),
-        "not noticed in {FAULT_SEEDS} seeds: {missed:?}"
-    );
+    pins::are_noticed(Fault::LED, &PINS, noticed, search);
 }

@@ -4,10 +4,10 @@
 //! Right is: whoever carries out a command does so by a stage that is at most one away from the stage of any other, and a version means one
 //! stage. Each rule has a fault that breaks it, and the search finds every one of them.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod world;
 
-use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use world::{Fault, Scope, World};
 
 const SCOPE: Scope = Scope {
@@ -22,47 +22,18 @@ const SCOPE: Scope = Scope {
 
 /// How many states there are, or the shortest way to what is wrong.
 fn search(scope: &Scope) -> Result<usize, Vec<String>> {
-    let hash = |world: &World| {
-        let mut hasher = DefaultHasher::new();
-        world.hash(&mut hasher);
-        hasher.finish()
-    };
-    let first = World::new(scope);
-    let mut seen = HashSet::from([hash(&first)]);
-    let mut ways: Vec<(usize, String)> = vec![(0, String::new())];
-    let mut layer = vec![(first, 0)];
-    while !layer.is_empty() {
-        let mut following = Vec::new();
-        for (world, way) in layer {
-            for (next, what) in world.successors(scope) {
-                let wrong = next.wrong();
-                if !seen.insert(hash(&next)) && wrong.is_none() {
-                    continue;
-                }
-                ways.push((way, what));
-                if let Some(wrong) = wrong {
-                    let mut steps = vec![wrong];
-                    let mut at = ways.len() - 1;
-                    while at > 0 {
-                        steps.push(ways[at].1.clone());
-                        at = ways[at].0;
-                    }
-                    steps.reverse();
-                    return Err(steps);
-                }
-                following.push((next, ways.len() - 1));
-            }
-        }
-        layer = following;
-    }
-    Ok(seen.len())
+    common::search(World::new(scope), |world| {
+        let next = world.successors(scope).into_iter();
+        let judged = next.map(|(next, what)| {
+            let wrong = next.wrong();
+            (next, what, wrong)
+        });
+        judged.collect()
+    })
 }
 
 fn is_right(scope: &Scope) {
-    match search(scope) {
-        Ok(states) => println!("{states} states"),
-        Err(way) => panic!("wrong:\n  {}", way.join("\n  ")),
-    }
+    common::is_right(search(scope));
 }
 
 #[test]

@@ -11,14 +11,14 @@
 //!
 //! Each rule has a fault that breaks it; the search finds every one of them.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod register;
 mod servers;
 mod world;
 
 use evenkeel_schemes::stage::Stage;
 use register::Kind;
-use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use world::{Fault, Scope, World};
 
 const ALL: &[Kind] = &[
@@ -61,47 +61,20 @@ const END: Scope = Scope {
     ..SCOPE
 };
 
-/// Searches a scope, the shortest ways first: how many states it has, or the way to what is wrong.
+/// How many states there are, or the shortest way to what is wrong.
 fn search(scope: &Scope) -> Result<usize, Vec<String>> {
-    let hash = |world: &World| {
-        let mut hasher = DefaultHasher::new();
-        world.hash(&mut hasher);
-        hasher.finish()
-    };
-    let first = World::new(scope);
-    let mut seen = HashSet::from([hash(&first)]);
-    let mut ways: Vec<(usize, String)> = vec![(0, String::new())];
-    let mut layer = vec![(first, 0)];
-    while !layer.is_empty() {
-        let mut following = Vec::new();
-        for (world, way) in layer {
-            for (next, is_right, what) in world.successors(scope) {
-                if !is_right {
-                    let mut steps = vec![what];
-                    let mut at = way;
-                    while at > 0 {
-                        steps.push(ways[at].1.clone());
-                        at = ways[at].0;
-                    }
-                    steps.reverse();
-                    return Err(steps);
-                }
-                if seen.insert(hash(&next)) {
-                    ways.push((way, what));
-                    following.push((next, ways.len() - 1));
-                }
-            }
-        }
-        layer = following;
-    }
-    Ok(seen.len())
+    common::search(World::new(scope), |world| {
+        let next = world.successors(scope).into_iter();
+        let judged = next.map(|(next, is_right, what)| {
+            let wrong = (!is_right).then(|| "no order of the commands explains that".to_owned());
+            (next, what, wrong)
+        });
+        judged.collect()
+    })
 }
 
 fn is_right(scope: &Scope) {
-    match search(scope) {
-        Ok(states) => println!("{states} states"),
-        Err(way) => panic!("wrong:\n  {}", way.join("\n  ")),
-    }
+    common::is_right(search(scope));
 }
 
 #[test]
