@@ -8,7 +8,7 @@ use crate::config::MapSource;
 use crate::ids::{BackendId, PoolId};
 use crate::pipe::backend::{Backend, Peer};
 use crate::pipe::backends::Backends;
-use crate::pool::server_name;
+use crate::pool::{Pool, server_name};
 use crate::under_way::era::begin_era;
 use crate::under_way::flush::go_on_with_flushes;
 use crate::under_way::retry::retry_all_parked;
@@ -44,11 +44,16 @@ pub(crate) fn set_map(
 }
 
 fn follow(core: &mut ProxyCore, id: PoolId, map: &Arc<ClusterMap>) {
-    let Some(pool) = core.pools.get_mut(id) else {
+    let Some(Pool {
+        name: pool_name,
+        settings,
+        servers,
+        ..
+    }) = core.pools.get_mut(id)
+    else {
         return;
     };
-    let (name, settings) = (Arc::clone(&pool.name), pool.settings.clone());
-    let Some(placed) = pool.cluster_mut() else {
+    let Some(placed) = servers.cluster_mut() else {
         return;
     };
     let former = placed.backends().to_vec();
@@ -70,9 +75,9 @@ fn follow(core: &mut ProxyCore, id: PoolId, map: &Arc<ClusterMap>) {
                 .map(|at| former[at].1)
                 .filter(|&id| lived && is_at(&core.backends, id, &server.host, port));
             let backend = kept.unwrap_or_else(|| {
-                let name = server_name(&name, &server.name);
+                let name = server_name(pool_name, &server.name);
                 let peer = Peer::Worker(worker);
-                let (host, settings) = (server.host.clone(), &settings);
+                let host = server.host.clone();
                 let backend = Backend::new(id, name, host, port, peer, settings);
                 core.backends.insert(backend)
             });

@@ -82,6 +82,16 @@ pub(crate) enum Servers {
     Memcached(MemcachedPool),
 }
 
+impl Servers {
+    /// Those of a cluster, to be changed.
+    pub fn cluster_mut(&mut self) -> Option<&mut EvenkeelPool> {
+        match self {
+            Servers::Evenkeel(pool) => Some(pool),
+            Servers::Memcached(_) => None,
+        }
+    }
+}
+
 impl Pool {
     /// Epoch of the map; a pool without one stays at 0.
     #[inline]
@@ -125,10 +135,7 @@ impl Pool {
 
     /// The same, to be changed.
     pub fn cluster_mut(&mut self) -> Option<&mut EvenkeelPool> {
-        match &mut self.servers {
-            Servers::Evenkeel(pool) => Some(pool),
-            Servers::Memcached(_) => None,
-        }
+        self.servers.cluster_mut()
     }
 
     /// The server that has a key, and what a request for it bears there.
