@@ -325,7 +325,8 @@ impl Cluster {
     /// # Errors
     /// When the coordinator has never started.
     pub fn api(&self) -> anyhow::Result<ApiClient> {
-        Ok(ApiClient::new(&self.coordinator_address()?.to_string())?)
+        let api = ApiClient::new(&self.coordinator_address()?.to_string())?;
+        Ok(api.with_timeout(START_DEADLINE))
     }
 
     /// Where the coordinator listens.

@@ -359,8 +359,7 @@ impl Cluster {
         arguments.extend(plan.coordinator_flags.iter().cloned());
         let coordinator = start_coordinator("127.0.0.1:0", &arguments, cores)?;
         let address = coordinator.address;
-        let api =
-            ApiClient::new(&address.to_string()).context("reading the coordinator's address")?;
+        let api = api_of(&address.to_string())?;
         api.change_settings(&plan.settings)?;
         api.change_settings(&json!({"hot_keys": hot_keys}))?;
         Ok(Cluster {
@@ -371,6 +370,12 @@ impl Cluster {
             _folder: folder,
         })
     }
+}
+
+/// A client of the coordinator there that bears a machine with much else to do: to save a setting takes a disk.
+pub(crate) fn api_of(coordinator: &str) -> anyhow::Result<ApiClient> {
+    let api = ApiClient::new(coordinator).context("reading the coordinator's address")?;
+    Ok(api.with_timeout(READY_DEADLINE))
 }
 
 /// Waits until so many servers work by one map.

@@ -7,13 +7,12 @@
 use super::{Experiment, space};
 use crate::args::Mode;
 use crate::experiments::curves::size::{KEY_LEN, VALUE_LEN};
-use crate::fleet::wait_for_map;
+use crate::fleet::{api_of, wait_for_map};
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use evenkeel_bench::beside::{Clustered, First, fill, in_turns, two_sides, with_cpu_us};
 use evenkeel_bench::process::Server;
 use evenkeel_bench::{Latency, LoadPlan, Source, Stop, Target, median};
-use evenkeel_member::client::ApiClient;
 use evenkeel_workload::{Arrivals, KeySizes, Mix, Popularity, Rate, ValueSizes, WorkloadSpec};
 use std::time::Duration;
 
@@ -145,10 +144,10 @@ fn start(settings: &str, cores: &[usize], others: &[usize]) -> anyhow::Result<Cl
     let change = serde_json::from_str(settings)?;
     let more = ["-m", "256", "--drain-timeout", "0"];
     let clustered = Clustered::start(1, &more, cores, others, |coordinator| {
-        ApiClient::new(coordinator)?.change_settings(&change)?;
+        api_of(coordinator)?.change_settings(&change)?;
         Ok(())
     })?;
-    let api = ApiClient::new(&clustered.coordinator.address.to_string())?;
+    let api = api_of(&clustered.coordinator.address.to_string())?;
     wait_for_map(&api, 1)?;
     Ok(clustered)
 }
