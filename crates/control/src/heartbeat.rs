@@ -16,6 +16,7 @@ use crate::hot_keys::HotKeysNews;
 use crate::limits::{FOLLOWED_POOLS_MAX, LOAD_RPS_MAX};
 use crate::loads::LoadNews;
 use crate::refusal::Refusal;
+use crate::rings::{FollowedRing, RingStep};
 use evenkeel_balance::share::Utilization;
 use evenkeel_schemes::stage::Step;
 
@@ -143,7 +144,7 @@ pub enum MigrationState {
 }
 
 /// How far a proxy is in the change of one pool; see [`change`](evenkeel_schemes::change).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FollowedPool {
     /// The pool's name.
     pub pool: String,
@@ -153,15 +154,21 @@ pub struct FollowedPool {
     /// The newest version before which nothing of its is under way. 0 for none.
     #[serde(default)]
     pub acknowledged: u64,
+    /// In a pool whose hash space follows the load: by which plan it works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ring: Option<FollowedRing>,
 }
 
 /// What a proxy is to work by in one pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PoolStep {
     /// The pool's name.
     pub pool: String,
     /// The newest step.
     pub step: Step,
+    /// In a pool whose hash space follows the load: which plan the step is of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ring: Option<RingStep>,
 }
 
 /// A member's load.

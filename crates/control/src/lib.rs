@@ -22,6 +22,7 @@ pub mod http;
 pub mod limits;
 pub mod loads;
 mod refusal;
+pub mod rings;
 
 // What an answer tells of the cluster's load.
 pub use evenkeel_balance::share::{ClusterLoad, Utilization};

@@ -64,7 +64,11 @@ impl View {
         if answer.settings.unsound().is_some() {
             return bad("a setting is out of range");
         }
-        let is_step = |told: &PoolStep| (1..=VERSION_MAX).contains(&told.step.version);
+        let is_step = |told: &PoolStep| {
+            let plan = told.ring.as_ref().and_then(|ring| ring.plan.as_ref());
+            (1..=VERSION_MAX).contains(&told.step.version)
+                && plan.is_none_or(|plan| plan.moved().is_ok())
+        };
         if answer.pools.len() > FOLLOWED_POOLS_MAX || !answer.pools.iter().all(is_step) {
             return bad("a step of a pool's change is none");
         }
@@ -129,12 +133,13 @@ impl View {
     fn take_steps(&mut self, told: Vec<PoolStep>) -> Vec<PoolStep> {
         let mut steps = BTreeMap::new();
         let mut news = Vec::new();
-        for PoolStep { pool, step } in told {
+        for PoolStep { pool, step, ring } in told {
             let known = self.steps.get(&pool).copied();
             let newest = known.filter(|known| known.version >= step.version);
             steps.insert(pool.clone(), newest.unwrap_or(step));
-            if newest.is_none() {
-                news.push(PoolStep { pool, step });
+            let has_plan = ring.as_ref().is_some_and(|ring| ring.plan.is_some());
+            if newest.is_none() || has_plan {
+                news.push(PoolStep { pool, step, ring });
             }
         }
         self.steps = steps;
@@ -213,6 +218,7 @@ mod tests {
         let step = |&(pool, version, stage): &(&str, u64, Stage)| PoolStep {
             pool: pool.to_owned(),
             step: Step { version, stage },
+            ring: None,
         };
         HeartbeatAnswer {
             pools: told.iter().map(step).collect(),

@@ -274,7 +274,8 @@ impl From<HashTag> for String {
 pub struct BadHashTag(String);
 
 /// What a placement is made of.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PlacementConfig {
     /// The rule.
     pub distribution: Distribution,

@@ -106,6 +106,7 @@ impl Followed {
                 acknowledged: acknowledged
                     .unwrap_or(0)
                     .min(told.map_or(0, |step| step.version)),
+                ring: None,
             }
         });
         report.collect()

@@ -223,6 +223,20 @@ impl Change {
         true
     }
 
+    /// Begins another change behind the one that has come to an end, of which nothing is to be left: everybody works by its last step. True
+    /// if it did: that is to be saved before anybody is told.
+    ///
+    /// Where commands go at the end of one and at the beginning of the next is the same, so the two are safe side by side.
+    pub fn begin_next(&mut self) -> bool {
+        let rests = matches!(self.step.stage, Stage::Former | Stage::Done);
+        let can_begin = rests && !self.is_under_way() && self.waits_for().next().is_none();
+        if can_begin {
+            self.publish(Stage::Former);
+            self.goal = Stage::Former;
+        }
+        can_begin
+    }
+
     /// Whether nothing is left of it: it has come to an end, and nobody follows any more.
     pub fn is_over(&self) -> bool {
         let rests = matches!(self.step.stage, Stage::Former | Stage::Done);

@@ -451,6 +451,7 @@ impl Changes {
             steps.push(PoolStep {
                 pool: followed.pool.clone(),
                 step: led.change.step(),
+                ring: None,
             });
         }
         if hurries {

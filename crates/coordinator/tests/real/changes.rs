@@ -45,6 +45,7 @@ impl Follower {
                     pool: "main".into(),
                     told: step,
                     acknowledged: step.map_or(0, |step| step.version),
+                    ring: None,
                 }],
                 ..Report::default()
             }

@@ -21,6 +21,7 @@ impl Follower {
             pool: (*pool).into(),
             told: None,
             acknowledged: 0,
+            ring: None,
         };
         let heartbeat = Heartbeat {
             pools: pools.iter().map(followed).collect(),
@@ -42,7 +43,7 @@ impl Follower {
     /// Sends a heartbeat and takes the steps in the answer. Gives the interval until the next in milliseconds.
     fn hear(&mut self, world: &mut World) -> u64 {
         let answer = world.send(&self.0).unwrap();
-        for PoolStep { pool, step } in answer.pools {
+        for PoolStep { pool, step, .. } in answer.pools {
             let mut followed = self.0.pools.iter_mut();
             let followed = followed.find(|it| it.pool == pool).expect("it is listed");
             followed.told = Some(step);

@@ -96,6 +96,7 @@ impl World {
                 pool: POOL.into(),
                 told: Some(Step { version, stage }),
                 acknowledged: version,
+                ring: None,
             }];
             // A name that was another life's a moment ago is refused, as ever.
             let _ = self.coordinator.core.handle_heartbeat(now, &forged);

@@ -34,6 +34,7 @@ impl World {
             } else {
                 acknowledged.min(newest)
             },
+            ring: None,
         }]
     }
 

@@ -1,0 +1,137 @@
+//! Rings of pools whose hash space follows the load: what a coordinator tells proxies of them, and what these say.
+//!
+//! A ring changes by *plans*. A plan says what the ring is and which parts of it change hands; the pool then goes through the
+//! [stages](evenkeel_schemes::stage::Stage) with these parts alone. In `done` the ring is the one behind the moves, and the next plan begins
+//! with it.
+
+use evenkeel_placement::config::{PlacementConfig, PlacementError};
+use evenkeel_placement::ring::{BadChange, Move, Part, Ring};
+use evenkeel_schemes::generation::{GENERATION_MAX, INCARNATION_BITS};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Most parts of a ring that move in one plan.
+pub const RING_MOVES_MAX: usize = 64;
+
+/// A pool's ring, and what of it is about to change hands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RingPlan {
+    /// From 1; each plan has a greater one than those before it.
+    pub number: u64,
+    /// Names the ring in the names of items: [`INCARNATION_BITS`] at random.
+    pub incarnation: u64,
+    /// The servers, the hash and the hash tag. The distribution says what the ring began as.
+    pub placement: PlacementConfig,
+    /// The ring before the moves.
+    pub ring: Ring,
+    /// What moves. At most [`RING_MOVES_MAX`].
+    pub moves: Vec<RingMove>,
+}
+
+/// A part of a ring that changes hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingMove {
+    /// Its first hash.
+    pub first: u32,
+    /// Its last; around 0 where that is the lower.
+    pub last: u32,
+    /// Who gets it: a position in the list of servers.
+    pub to: u16,
+}
+
+/// What a proxy's file says of a ring, before there is one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingWish {
+    /// It begins with equal shares, and not as the distribution that is named.
+    #[serde(default)]
+    pub even: bool,
+    /// The servers, and what they are dealt out by.
+    pub placement: PlacementConfig,
+}
+
+/// How far a proxy is with a pool's ring.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FollowedRing {
+    /// Number of the plan that it works by; 0 for none.
+    pub number: u64,
+    /// What its file says, as long as it has no plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wish: Option<RingWish>,
+}
+
+/// By which plan a step is meant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RingStep {
+    /// Number of the plan.
+    pub number: u64,
+    /// The plan, for who [works by](FollowedRing::number) another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Arc<RingPlan>>,
+}
+
+/// Why a plan is none. Whoever made it is at fault.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum BadPlan {
+    /// There are plans from 1 on.
+    #[error("a plan has a number from 1 on")]
+    Number,
+    /// Names have no room for it.
+    #[error("a ring's incarnation has {INCARNATION_BITS} bits")]
+    Incarnation,
+    /// Names have no room for the generation.
+    #[error("a ring has at most {GENERATION_MAX} generations: make another one")]
+    Generation,
+    /// Too many moves.
+    #[error("a plan moves at most {RING_MOVES_MAX} parts, not {0}")]
+    Moves(usize),
+    /// Servers that make no placement.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+    /// The ring is one of another list.
+    #[error("the ring is of {ring} servers, the list of {listed}")]
+    Servers {
+        /// Of the ring.
+        ring: usize,
+        /// Of the list.
+        listed: usize,
+    },
+    /// Moves that cannot be made.
+    #[error(transparent)]
+    Change(#[from] BadChange),
+}
+
+impl RingPlan {
+    /// The ring behind the moves.
+    ///
+    /// # Errors
+    ///
+    /// See [`BadPlan`].
+    pub fn moved(&self) -> Result<Ring, BadPlan> {
+        if self.number == 0 {
+            return Err(BadPlan::Number);
+        }
+        if self.incarnation >> INCARNATION_BITS != 0 {
+            return Err(BadPlan::Incarnation);
+        }
+        if self.moves.len() > RING_MOVES_MAX {
+            return Err(BadPlan::Moves(self.moves.len()));
+        }
+        self.placement.check()?;
+        let (ring, listed) = (self.ring.servers(), self.placement.servers.len());
+        if ring != listed {
+            return Err(BadPlan::Servers { ring, listed });
+        }
+        let moves = self.moves.iter().map(|of| Move {
+            part: Part {
+                first: of.first,
+                last: of.last,
+            },
+            to: of.to,
+        });
+        let moved = self.ring.moved(&moves.collect::<Vec<_>>())?;
+        match moved.generation() {
+            0..=GENERATION_MAX => Ok(moved),
+            _ => Err(BadPlan::Generation),
+        }
+    }
+}
