@@ -18,6 +18,18 @@ pub(crate) fn parse_own(bytes: &[u8]) -> Option<Request<'_>> {
     }
 }
 
+/// The key of a meta command, as it is sent.
+pub(crate) fn sent_key(bytes: &[u8]) -> Option<SentKey<'_>> {
+    match parse_own(bytes)? {
+        Request::MetaDebug { key } => Some(key),
+        Request::MetaGet(meta)
+        | Request::MetaSet(meta)
+        | Request::MetaDelete(meta)
+        | Request::MetaArithmetic(meta) => Some(meta.key),
+        _ => None,
+    }
+}
+
 /// A key in base64 is announced first, so that it is found again (`show/binary.rs`).
 pub(crate) fn announced<'o>(line: MetaLine<'o>, key: SentKey<'_>) -> MetaLine<'o> {
     match key.base64 {

@@ -176,8 +176,11 @@ pub struct PoolSettings {
     pub warm_from: Option<Arc<str>>,
     /// Whether what is not here is still brought from there. Writes delete there in any case. Says nothing where a coordinator leads.
     pub warm_fill: bool,
-    /// The coordinator that leads the pool's way from there, stage by stage, if one does.
+    /// The coordinator that leads the pool's way from there, stage by stage, if one does, or its ring.
     pub follows: Option<MapSource>,
+    /// Whether its hash space follows the load: keys are dealt out by a ring that its coordinator leads. Its list says only which servers
+    /// there are until that has told a ring.
+    pub adaptive: bool,
 }
 
 impl Default for PoolSettings {
@@ -197,7 +200,15 @@ impl Default for PoolSettings {
             warm_from: None,
             warm_fill: true,
             follows: None,
+            adaptive: false,
         }
+    }
+}
+
+impl PoolSettings {
+    /// Whether items of ours may stand in the place of applications' items, to be told by their [flags](evenkeel_schemes::mark).
+    pub(crate) fn has_marks(&self) -> bool {
+        self.warm_from.is_some() || self.adaptive
     }
 }
 

@@ -15,6 +15,7 @@ use crate::limits::LEAVING_LOOK;
 use crate::pipe::backend::{Backend, Peer};
 use crate::places::Places;
 use crate::pool::{EvenkeelPool, Former, LeftServers, MemcachedPool, Pool, Servers, server_name};
+use crate::ring::PlannedRing;
 use crate::routes::way::{Tongue, Way};
 use crate::routes::{RenameId, Renames, RouteTarget};
 use crate::server_list::ServerList;
@@ -115,9 +116,13 @@ pub(crate) fn take_over(core: &mut ProxyCore, now: Instant, config: &Arc<ProxyCo
 /// How the servers of a pool are spoken to.
 fn tongue_of(wanted: &PoolConfig) -> Tongue {
     let extended = matches!(wanted.kind, PoolKind::Evenkeel(_));
-    let warmed = wanted.settings.warm_from.is_some();
+    let warmed = wanted.settings.has_marks();
     match extended || warmed {
-        true => Tongue::Meta { extended, warmed },
+        true => Tongue::Meta {
+            extended,
+            warmed,
+            named: wanted.settings.adaptive,
+        },
         false => Tongue::AsSent,
     }
 }
@@ -132,7 +137,12 @@ fn take_over_pool(core: &mut ProxyCore, now: Instant, wanted: &PoolConfig) -> Po
         pool.settings = wanted.settings.clone();
     }
     if let PoolKind::Memcached(list) = &wanted.kind {
-        take_over_servers(core, now, id, wanted, list);
+        // Where there is a ring, it says which servers there are.
+        let ring = core.pools.get(id).and_then(Pool::ring).cloned();
+        match ring.filter(|_| wanted.settings.adaptive) {
+            Some(ring) => take_over_ring(core, now, id, wanted, ring),
+            None => take_over_servers(core, now, id, wanted, list),
+        }
     }
     let Some(pool) = core.pools.get_mut(id) else {
         return id;
@@ -164,9 +174,13 @@ fn find_others(core: &mut ProxyCore, wanted: &PoolConfig) {
     let Some((id, before)) = named(&wanted.name) else {
         return;
     };
+    let former = match wanted.settings.adaptive {
+        true => Some(id),
+        false => former,
+    };
     let before = before.former.filter(|before| Some(before.pool) == former);
     if let (Some(former), Some(_)) = (former, wanted.settings.follows)
-        && let Some(former) = core.pools.get_mut(former)
+        && let Some(former) = core.pools.get_mut(former).filter(|_| former != id)
     {
         former.is_led_from = true;
     }
@@ -184,6 +198,7 @@ fn former_of(wanted: &PoolConfig, pool: PoolId, before: Option<Former>) -> Forme
             pool,
             step: before.and_then(|before| before.step),
             acknowledged: before.map_or(0, |before| before.acknowledged),
+            since: before.map_or(Instant(0), |before| before.since),
         };
     }
     let stage = match wanted.settings.warm_fill {
@@ -194,6 +209,22 @@ fn former_of(wanted: &PoolConfig, pool: PoolId, before: Option<Former>) -> Forme
         pool,
         step: Some(Step { version: 0, stage }),
         acknowledged: 0,
+        since: Instant(0),
+    }
+}
+
+/// Keys are dealt out by this ring, among its servers.
+pub(crate) fn take_over_ring(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: PoolId,
+    wanted: &PoolConfig,
+    ring: Arc<PlannedRing>,
+) {
+    take_over_servers(core, now, id, wanted, ring.list());
+    if let Some(Servers::Memcached(servers)) = core.pools.get_mut(id).map(|pool| &mut pool.servers)
+    {
+        servers.set_ring(ring);
     }
 }
 
@@ -220,7 +251,7 @@ fn take_over_servers(
         let settings = &wanted.settings;
         let kept = at_same_place.filter(|id| {
             let backend = core.backends.get(*id);
-            let has_marks = settings.warm_from.is_some();
+            let has_marks = settings.has_marks();
             backend.is_some_and(|b| {
                 b.tls == settings.tls && b.login == settings.login && b.has_marks == has_marks
             })

@@ -12,6 +12,7 @@ use crate::output::{AddressTicket, Output, StatsTicket};
 use crate::pipe::backend::{Backend, Link};
 use crate::request::input::take_input;
 use crate::request::whole::{answer_own_address, answer_stats};
+use crate::ring::PlannedRing;
 use crate::stats::process::ProcessStats;
 use crate::under_way::flush::go_on_with_flushes;
 use crate::under_way::operation::go_on_with_failed;
@@ -56,10 +57,17 @@ impl ProxyCore {
         set_map(self, now, source, map);
     }
 
-    /// A coordinator has said how far a pool is on its way from its former servers, or, without a step, that it does not lead this proxy
-    /// any more. A step that is not newer, or that no pool follows, is ignored.
-    pub fn set_step(&mut self, now: Instant, source: MapSource, pool: &str, step: Option<Step>) {
-        set_step(self, now, source, pool, step);
+    /// A coordinator has said how far a pool is on its way from its former servers, or with the moves of a ring; or, without a step, that it
+    /// does not lead this proxy any more. A step that is not newer, or that no pool follows, is ignored. The ring is the one of the plan that
+    /// the step is of.
+    pub fn set_step(
+        &mut self,
+        now: Instant,
+        source: MapSource,
+        pool: &str,
+        told: Option<(Step, Option<Arc<PlannedRing>>)>,
+    ) {
+        set_step(self, now, source, pool, told);
     }
 
     /// A turn is over: acknowledges steps before which nothing is under way any more.

@@ -136,6 +136,10 @@ pub(crate) const MARK_FLAGS: &[u8] = b"CLIENT_ERROR client flags 1163283276 are 
 pub(crate) const RESERVED_KEY: &[u8] =
     b"CLIENT_ERROR keys that begin with byte 0x01 are the proxy's\r\n";
 
+/// What a request is answered whose key leaves no room for the name of a ring's generation.
+pub(crate) const NO_NAME: &[u8] =
+    b"CLIENT_ERROR key too long: the pool's ring has moved it, and its name there takes 15 bytes\r\n";
+
 /// What `flush_all` is answered while a pool asks nobody.
 pub(crate) const QUIESCED: &[u8] = b"SERVER_ERROR the pool waits for its coordinator\r\n";
 

@@ -96,6 +96,7 @@ mod pool;
 mod random;
 mod request;
 mod request_log;
+mod ring;
 mod route_flags;
 mod routes;
 mod scratch;
@@ -122,6 +123,7 @@ pub use ids::{BackendId, ClientId};
 pub use logged::LoggedRequest;
 pub use output::{AddressTicket, Output, StatsTicket};
 pub use request_log::SLOW_LOGGED_PER_SECOND_MAX;
+pub use ring::PlannedRing;
 pub use routes::{
     ADD_PREFIX_LEN_MAX, CommandClass, Commands, ROUTES_MAX, RouteConfig, RouteError, RouteTable,
     RouteTarget, TTL_BOUND_MAX, TtlBounds,

@@ -52,6 +52,8 @@ pub(crate) struct Operation {
     pub holds_back: bool,
     /// The key as it is stored.
     pub key: Box<[u8]>,
+    /// As it is stored at the former place, where that is another name.
+    pub former_key: Option<Box<[u8]>>,
     pub former: PoolId,
     /// By which version of its pool's step it was begun.
     pub version: u64,
@@ -169,6 +171,11 @@ impl Operations {
 }
 
 impl Operation {
+    /// The key as it is stored at the former place.
+    pub fn former_key(&self) -> &[u8] {
+        self.former_key.as_deref().unwrap_or(&self.key)
+    }
+
     fn bytes(&self) -> usize {
         let fetched = self.fetched.as_ref();
         self.question.bytes.len() + fetched.map_or(0, |fetched| fetched.value.len())
@@ -198,6 +205,7 @@ mod tests {
             is_told: false,
             holds_back: true,
             key: Box::default(),
+            former_key: None,
             former: pool,
             version: 0,
             homes: [None; 2],

@@ -9,6 +9,8 @@ use evenkeel_protocol::KeyAt;
 pub(crate) struct Scratch {
     /// The key, where servers know it by another name.
     pub renamed: Renamed,
+    /// The key behind the name of a ring's generation.
+    pub named: Renamed,
     /// The flags of a meta command, where they are not sent as they came.
     pub flags: Vec<u8>,
     /// The key of a binary request, where it is sent in base64.

@@ -15,7 +15,6 @@ use evenkeel_protocol::{
     StoreMode, parse_reply, text,
 };
 use evenkeel_schemes::mark;
-use evenkeel_schemes::stage::FORMER_UNIQUES;
 use evenkeel_schemes::warm::{Command, Heard, Wish};
 use evenkeel_types::limits::EXPTIME_RELATIVE_MAX_S;
 use evenkeel_types::{UnixSeconds, Version};
@@ -315,42 +314,56 @@ pub(crate) fn has_unique(reply: &Reply<'_>) -> bool {
     matches!(reply, Reply::Meta(meta) if meta.flags.has(b'c'))
 }
 
-/// Takes a reply with its unique as one of a [former server](FORMER_UNIQUES).
-pub(crate) fn with_former_unique(
+/// Takes a reply with its unique combined with a mask (exclusive or).
+pub(crate) fn with_masked_unique(
     raw: &[u8],
+    mask: u64,
     take: impl FnOnce(&Reply<'_>, &[u8]) -> Result<(), show::Unfit>,
 ) -> Result<(), show::Unfit> {
-    let mut raw = raw.to_vec();
-    mark_unique(&mut raw, b'c', 1);
-    match parse_reply(&raw, &Limits::default()) {
-        ReplyOutcome::Reply { reply, .. } => take(&reply, &raw),
+    let mut masked = raw.to_vec();
+    mask_unique(&mut masked, (0, 1), b'c', mask);
+    let limits = Limits {
+        item_size_max: masked.len(),
+        ..Limits::default()
+    };
+    match parse_reply(&masked, &limits) {
+        ReplyOutcome::Reply { reply, .. } => take(&reply, &masked),
         _ => Err(show::Unfit),
     }
 }
 
-/// The unique that a command is to meet is one of a [former server](FORMER_UNIQUES), as it was shown. By how many bytes the command is
-/// longer then.
-pub(crate) fn unmark_condition(command: &mut Vec<u8>) -> isize {
-    let words = if command.starts_with(b"ms ") { 3 } else { 2 };
-    mark_unique(command, b'C', words)
+/// The unique that a command is to meet, which begins at `start`, is combined with a mask (exclusive or), as it was where it was shown.
+/// By how many bytes the command is longer then.
+pub(crate) fn mask_condition(bytes: &mut Vec<u8>, start: usize, mask: u64) -> isize {
+    let words = if bytes[start..].starts_with(b"ms ") {
+        3
+    } else {
+        2
+    };
+    mask_unique(bytes, (start, words), b'C', mask)
 }
 
-/// Marks the unique in the flag with this letter, or takes the mark off. The flags stand behind so many words of the first line.
-fn mark_unique(bytes: &mut Vec<u8>, letter: u8, words: usize) -> isize {
-    let line = bytes
+/// Combines the unique in the flag with this letter with a mask. The flags stand behind so many words of the line that begins there.
+fn mask_unique(
+    bytes: &mut Vec<u8>,
+    (start, words): (usize, usize),
+    letter: u8,
+    mask: u64,
+) -> isize {
+    let line = bytes[start..]
         .split(|byte| *byte == b'\r')
         .next()
         .unwrap_or_default();
-    let mut start = 0;
+    let mut start = start;
     for (at, word) in line.split(|byte| *byte == b' ').enumerate() {
         let end = start + word.len();
         let number = word.strip_prefix(&[letter]);
         let number = number.and_then(|number| core::str::from_utf8(number).ok()?.parse().ok());
         if let Some(unique) = number.filter(|_| at >= words) {
             let unique: u64 = unique;
-            let marked = format!("{}{}", char::from(letter), unique ^ FORMER_UNIQUES);
-            let more = marked.len() as isize - word.len() as isize;
-            bytes.splice(start..end, marked.into_bytes());
+            let masked = format!("{}{}", char::from(letter), unique ^ mask);
+            let more = masked.len() as isize - word.len() as isize;
+            bytes.splice(start..end, masked.into_bytes());
             return more;
         }
         start = end + 1;

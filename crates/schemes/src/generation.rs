@@ -6,7 +6,7 @@
 //! Two servers give the same CAS uniques to different items. So applications see a unique with the generation in its
 //! [highest bits](mask): one that was read before a move meets nothing behind it.
 
-use crate::name::{Kind, Name, prefix};
+use crate::name::{Kind, Name, number_of, prefix};
 
 /// Bits of a ring's incarnation: eight letters of six.
 pub const INCARNATION_BITS: u32 = 48;
@@ -27,12 +27,15 @@ pub fn name_prefix(incarnation: u64, generation: u64) -> Option<[u8; PREFIX_LEN]
     (generation > 0).then(|| prefix(Kind::Generation, token))
 }
 
-/// The application's key in what a server calls an item of a ring.
+/// The generation and the application's key in what a server calls an item of a ring.
 #[inline]
-pub fn key_of(name: &[u8]) -> &[u8] {
+pub fn taken_apart(name: &[u8]) -> (u64, &[u8]) {
     match Name::parse(name) {
-        Some(name) if name.kind == Kind::Generation => name.key,
-        _ => name,
+        Some(parsed) if parsed.kind == Kind::Generation => {
+            let token = number_of(parsed.token);
+            ((token >> INCARNATION_BITS) as u64, parsed.key)
+        }
+        _ => (0, name),
     }
 }
 
@@ -56,11 +59,11 @@ mod tests {
             for generation in [1, 2, 63, 64, GENERATION_MAX] {
                 let prefix = name_prefix(incarnation, generation).expect("a prefix");
                 let name = [&prefix[..], b"key"].concat();
-                assert_eq!(key_of(&name), b"key");
+                assert_eq!(taken_apart(&name), (generation, &b"key"[..]));
                 assert!(names.insert(name), "two have one name");
             }
         }
-        assert_eq!(key_of(b"key"), b"key");
+        assert_eq!(taken_apart(b"key"), (0, &b"key"[..]));
     }
 
     #[test]

@@ -113,6 +113,15 @@ pub fn prefix<const N: usize>(kind: Kind, token: u128) -> [u8; N] {
     name
 }
 
+/// The number that letters of a token say, its lowest six bits first. What is no letter counts as the first.
+pub fn number_of(token: &[u8]) -> u128 {
+    let digit = |letter: &u8| DIGITS.iter().position(|known| known == letter);
+    let digits = token.iter().rev();
+    digits.fold(0, |number, letter| {
+        number << 6 | digit(letter).unwrap_or(0) as u128
+    })
+}
+
 /// Whether a key is one of ours, or pretends to be. Where a pool [uses names](crate::Scheme::uses_names), no application may.
 #[inline]
 pub fn is_reserved(key: &[u8]) -> bool {
@@ -143,6 +152,9 @@ mod tests {
                     let found = Name::parse(&name).expect("a name");
                     assert_eq!((found.kind, found.key), (kind, key));
                     assert_eq!(found.token, &name[2..kind.prefix_len() - 1]);
+                    let bits = (6 * kind.token_len()).min(127) as u32;
+                    let all = (1 << bits) - 1;
+                    assert_eq!(number_of(found.token) & all, token & all);
                 }
             }
         }

@@ -134,6 +134,14 @@ impl Scheme {
         write: Write::Home,
     };
 
+    /// A pool of any memcached servers whose hash space follows the load: slices of its ring change hands under generations.
+    pub const RING: Scheme = Scheme {
+        placement: Placement::Ring,
+        replication: Replication::None,
+        read: Read::Home,
+        write: Write::Home,
+    };
+
     /// Whether it can be had: the first reason why not, in the order of the axes.
     pub fn standing(&self) -> Standing {
         use Standing::{NotBuilt, Refused, Works};
@@ -149,7 +157,7 @@ impl Scheme {
                 Placement::Map => Refused(
                     "the servers of a cluster replicate what is hot; hot_keys=off is a setting of theirs",
                 ),
-                Placement::Ring => NotBuilt,
+                Placement::Ring => Works("what the server does that has the key's slice"),
             },
             (Replication::None, Read::Home, _) => {
                 Refused("there are no copies that a write would have to reach")
@@ -201,7 +209,9 @@ impl Scheme {
 
     /// Whether items of ours stand beside the application's, under [names](crate::name) of ours.
     pub fn uses_names(&self) -> bool {
-        self.placement == Placement::List && self.replication == Replication::HotKeys
+        let names_replicas =
+            self.placement == Placement::List && self.replication == Replication::HotKeys;
+        names_replicas || self.placement == Placement::Ring
     }
 }
 

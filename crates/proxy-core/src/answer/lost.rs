@@ -12,6 +12,7 @@ use crate::pipe::health::Sign;
 use crate::pipe::in_flight::{Ask, Asker, Progress, Question, Tag};
 use crate::pool::sent::wants_of;
 use crate::under_way::again::{ask_again, fail_unasked};
+use crate::under_way::by_stage::ask_by_stage;
 use crate::under_way::catch_up::catch_up_if_idle;
 use crate::under_way::era::standing_changed;
 use crate::under_way::fail::{fail, forget_ticket};
@@ -196,7 +197,7 @@ pub(crate) fn lose(core: &mut ProxyCore, now: Instant, id: BackendId, loss: Loss
         let tag = question.tag;
         let lost = (question, is_written);
         let may_repeat = may_repeat(&lost);
-        let (question, is_written) = lost;
+        let (mut question, is_written) = lost;
         if may_repeat && has_stragglers(core, &tag) {
             // What is parked goes to the home of its key in the end.
             if tag.has_key() {
@@ -204,6 +205,10 @@ pub(crate) fn lose(core: &mut ProxyCore, now: Instant, id: BackendId, loss: Loss
             } else {
                 fail(core, question, &unasked);
             }
+        } else if may_repeat && takes_again && may_have_moved(core, &tag) {
+            core.counts.stats.requests_resent += 1;
+            question.tag.retries += 1;
+            ask_by_stage(core, now, question);
         } else if may_repeat && takes_again {
             core.counts.stats.requests_resent += 1;
             ask_again(core, now, question, Ok(id));
@@ -222,6 +227,11 @@ pub(crate) fn lose(core: &mut ProxyCore, now: Instant, id: BackendId, loss: Loss
         }
         release(core, now, tag.client);
     }
+}
+
+/// Whether a request's key may be elsewhere by now, in a pool without a map: then it must not be put to the same server again.
+fn may_have_moved(core: &ProxyCore, tag: &Tag) -> bool {
+    core.pools.is_adaptive(tag.pool) && tag.asker == Asker::Client && tag.has_key()
 }
 
 /// Whether a request whose connection was lost may be put to the server again.

@@ -12,21 +12,24 @@ use crate::answer::done::done;
 use crate::answer::front::show_front;
 use crate::answer::mg::answer_of_mg;
 use crate::client::{Answered, HeldRead, State};
+use crate::composed::sent_key;
 use crate::ids::BackendId;
 use crate::pipe::backend::Peer;
 use crate::pipe::in_flight::{Asker, Progress, Question, Tag};
 use crate::pool::lease_era;
 use crate::show::Unfit;
+use crate::show::kinds::{Show, Unasked};
 use crate::stats::counters::Tally;
 use crate::under_way::again::ask_home;
 use crate::under_way::operation::{Own, own_answered};
 use crate::under_way::park::hurry_parked;
-use crate::warm::{has_unique, with_former_unique, with_status};
+use crate::warm::{has_unique, with_masked_unique, with_status};
 use crate::worker::ProxyCore;
 use crate::{kept, show};
 use core::time::Duration;
 use evenkeel_hotkeys::client::{Answer, Grant, Verdict};
-use evenkeel_protocol::{MetaStatus, Reply};
+use evenkeel_protocol::{KeyScratch, MetaStatus, Reply};
+use evenkeel_schemes::stage::FORMER_UNIQUES;
 use evenkeel_types::Instant;
 
 /// A server has answered what nobody but the proxy asked for.
@@ -71,18 +74,50 @@ fn settle_for(
     if !core.takes_steps() {
         return show_or_keep(core, now, id, tag, reply, raw);
     }
-    if core.pools.is_led_from(tag.pool) && has_unique(reply) {
-        return with_former_unique(raw, |reply, raw| {
-            show_or_keep(core, now, id, tag, reply, raw)
-        });
-    }
     match own_answered(core, now, id, &tag, reply) {
-        Own::Show => show_or_keep(core, now, id, tag, reply, raw),
+        Own::Show => match unique_mask_of(core, id, &tag, reply) {
+            0 => show_or_keep(core, now, id, tag, reply, raw),
+            mask => with_masked_unique(raw, mask, |reply, raw| {
+                show_or_keep(core, now, id, tag, reply, raw)
+            }),
+        },
         Own::Taken => Ok(()),
         Own::ShowAs(status) => with_status(raw, status, |reply, raw| {
             settle_for(core, now, id, tag, reply, raw)
         }),
     }
+}
+
+/// What the unique in an answer is combined with before it is shown; 0 for nothing.
+fn unique_mask_of(core: &mut ProxyCore, id: BackendId, tag: &Tag, reply: &Reply<'_>) -> u64 {
+    if !has_unique(reply) {
+        return 0;
+    }
+    if core.pools.is_led_from(tag.pool) {
+        return FORMER_UNIQUES;
+    }
+    let client = core.clients.get_mut(tag.client);
+    let show = client.and_then(|client| Some(client.slot(tag.slot)?.show));
+    let is_shown = !matches!(
+        show,
+        None | Some(
+            Show::Value {
+                with_cas: false,
+                ..
+            } | Show::Meta {
+                unasked: Unasked { cas: true, .. },
+                ..
+            }
+        )
+    );
+    if !is_shown || !core.pools.is_adaptive(tag.pool) {
+        return 0;
+    }
+    let backend = core.backends.get_mut(id);
+    let question = backend.and_then(|backend| Some(backend.awaited()?.0));
+    let mut scratch = KeyScratch::default();
+    let name = question.and_then(|question| Some(sent_key(question)?.decode(&mut scratch)));
+    name.map_or(0, |name| core.pools.unique_mask(tag.pool, name))
 }
 
 /// Shows an answer, keeps it for its turn, or asks again.

@@ -173,7 +173,7 @@ impl Backend {
             tls: settings.tls,
             login: settings.login.clone(),
             standing_of_login: Standing::Unsaid,
-            has_marks: settings.warm_from.is_some() && peer == Peer::Memcached,
+            has_marks: settings.has_marks() && peer == Peer::Memcached,
             standing_of_trial: Standing::Unsaid,
             link: Link::Idle,
             speech: Speech::Unknown,
@@ -246,6 +246,11 @@ impl Backend {
     /// Whether a request is queued or awaited that may change something. O(requests).
     pub fn awaits_writes(&self) -> bool {
         self.queue.requests().any(|request| !request.tag.is_read)
+    }
+
+    /// Whether all is answered that was asked until then. O(1): what is queued stands in the order in which it was asked.
+    pub fn has_answered_until(&self, then: Instant) -> bool {
+        self.queue.len() == 0 || self.asked().is_some_and(|asked| asked > then)
     }
 
     /// The deletes of what it had missed that are queued or awaited.

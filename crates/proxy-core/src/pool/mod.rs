@@ -19,14 +19,16 @@ use crate::config::{DEFAULT_POOL, MapSource, PoolSettings};
 use crate::failure::Failure;
 use crate::ids::{BackendId, PoolId};
 use crate::places::Places;
+use crate::ring::PlannedRing;
 use crate::route_flags::RouteFlags;
 use crate::stats::listing::PoolFacts;
 use core::time::Duration;
 use evenkeel_hotkeys::client::ClientLeases;
 use evenkeel_hotkeys::plain::{PlainHotKeys, PlainMode};
 use evenkeel_schemes::Scheme;
+use evenkeel_schemes::generation::PREFIX_LEN;
 use evenkeel_schemes::stage::{Stage, Step};
-use evenkeel_types::{Epoch, KeyHash};
+use evenkeel_types::{Epoch, Instant, KeyHash};
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -52,7 +54,7 @@ pub(crate) struct Pool {
     pub leaving: bool,
 }
 
-/// The pool whose place another one takes.
+/// The pool whose place another one takes; itself, where parts of its ring change hands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Former {
     pub pool: PoolId,
@@ -60,6 +62,8 @@ pub(crate) struct Former {
     pub step: Option<Step>,
     /// The newest version of a coordinator's before which nothing is under way here. 0 for none.
     pub acknowledged: u64,
+    /// Since when the step is worked by.
+    pub since: Instant,
 }
 
 impl Former {
@@ -108,6 +112,48 @@ impl Pool {
     /// were connected to counts only where maps say nothing.
     pub fn promised_lease(&self) -> Option<Duration> {
         Some(self.cluster()?.map()?.promise()?.lease())
+    }
+
+    /// The ring by which its keys are dealt out, where their hash space follows the load and a coordinator has told how.
+    #[inline]
+    pub fn ring(&self) -> Option<&Arc<PlannedRing>> {
+        self.list()?.ring()
+    }
+
+    /// At which stage a key is, by the name that servers know, on its way from one place to another; `None` for one that stays where it is.
+    #[inline]
+    pub fn stage(&self, key: &[u8]) -> Option<Stage> {
+        let former = self.former?;
+        if !self.settings.adaptive {
+            return Some(former.stage());
+        }
+        let Some(ring) = self.ring().filter(|_| former.step.is_some()) else {
+            return Some(Stage::Quiesced);
+        };
+        match former.stage() {
+            // The name says where it is.
+            Stage::Former | Stage::Done => None,
+            stage => ring.moves(key).then_some(stage),
+        }
+    }
+
+    /// What the item of a key is called: what stands before the key, if anything does.
+    #[inline]
+    pub fn name_prefix(&self, key: &[u8]) -> Option<[u8; PREFIX_LEN]> {
+        let has_moved = self.former?.stage() >= Stage::Warming;
+        self.ring()?.name_prefix(key, has_moved)
+    }
+
+    /// What the item of this name is called at its former place.
+    pub fn former_name(&self, name: &[u8]) -> Option<Vec<u8>> {
+        Some(self.ring()?.name(name, false))
+    }
+
+    /// What the item of this name is called at present, if it has another name now.
+    pub fn present_name(&self, name: &[u8]) -> Option<Vec<u8>> {
+        let has_moved = self.former?.stage() >= Stage::Warming;
+        let present = self.ring()?.name(name, has_moved);
+        (present != name).then_some(present)
     }
 
     /// Whether its servers are any memcached servers.
@@ -186,6 +232,7 @@ impl Pool {
         let has_replicas = self.settings.hot_keys.mode == PlainMode::On;
         match &self.servers {
             Servers::Evenkeel(_) => Scheme::CLUSTER,
+            Servers::Memcached(_) if self.settings.adaptive => Scheme::RING,
             Servers::Memcached(_) if has_replicas => Scheme::LIST_WITH_HOT_KEYS,
             Servers::Memcached(_) => Scheme::LIST,
         }

@@ -2,6 +2,7 @@
 //! warm cache stays warm when the proxy is put in front of it.
 
 use crate::ids::BackendId;
+use crate::ring::PlannedRing;
 use crate::server_list::ServerList;
 use std::sync::Arc;
 
@@ -11,6 +12,8 @@ pub(crate) struct MemcachedPool {
     list: Arc<ServerList>,
     /// By position in the list.
     backends: Vec<BackendId>,
+    /// By which keys are dealt out instead, where their hash space follows the load.
+    ring: Option<Arc<PlannedRing>>,
 }
 
 impl MemcachedPool {
@@ -19,22 +22,43 @@ impl MemcachedPool {
         MemcachedPool {
             list: Arc::clone(list),
             backends: Vec::new(),
+            ring: None,
         }
     }
 
     /// The list and a backend for each of its servers, in the same order.
     pub fn new(list: Arc<ServerList>, backends: Vec<BackendId>) -> Self {
         debug_assert_eq!(list.servers().len(), backends.len());
-        MemcachedPool { list, backends }
+        MemcachedPool {
+            list,
+            backends,
+            ring: None,
+        }
     }
 
-    /// The backend of the server that a key lives on.
+    /// From now on keys are dealt out by this ring, which is of the same servers.
+    pub fn set_ring(&mut self, ring: Arc<PlannedRing>) {
+        debug_assert_eq!(ring.list().servers().len(), self.backends.len());
+        self.ring = Some(ring);
+    }
+
+    /// By which keys are dealt out, where their hash space follows the load and a coordinator has told how.
+    #[inline]
+    pub fn ring(&self) -> Option<&Arc<PlannedRing>> {
+        self.ring.as_ref()
+    }
+
+    /// The backend of the server that a key lives on, by the name that servers know.
     #[inline]
     pub fn home(&self, key: &[u8]) -> BackendId {
-        self.backends[self.list.placement().server(key)]
+        let server = match &self.ring {
+            None => self.list.placement().server(key),
+            Some(ring) => ring.server(key),
+        };
+        self.backends[server]
     }
 
-    /// The same, and the hash by which the key was dealt out.
+    /// The same of a list without a ring, and the hash by which the key was dealt out.
     #[inline]
     pub fn home_and_hash(&self, key: &[u8]) -> (BackendId, u64) {
         let (server, hash) = self.list.placement().server_and_hash(key);

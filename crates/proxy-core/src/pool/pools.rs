@@ -6,12 +6,14 @@ use crate::ids::{BackendId, PoolId};
 use crate::output::{Outbox, Output};
 use crate::pipe::in_flight::Tag;
 use crate::pool::{EvenkeelPool, Former, MemcachedPool, Pool};
+use crate::ring::unique_mask;
 use crate::route_flags::RouteFlags;
 use crate::routes::way::Way;
 use crate::slab::Slab;
 use crate::stats::process::PoolStats;
 use evenkeel_hotkeys::ages::Ages;
 use evenkeel_hotkeys::client::ReadTicket;
+use evenkeel_schemes::generation::PREFIX_LEN;
 use evenkeel_schemes::stage::Stage;
 use evenkeel_types::{Epoch, Instant, KeyHash};
 use std::collections::BTreeSet;
@@ -88,19 +90,48 @@ impl Pools {
         self.watches
     }
 
-    /// How far a pool is that takes the place of another one.
-    #[inline]
-    pub fn stage(&self, pool: PoolId) -> Option<Stage> {
-        if !self.warms {
-            return None;
-        }
+    /// How far a pool is with some keys at least, on the way from one place to another.
+    pub fn stage_of_some(&self, pool: PoolId) -> Option<Stage> {
         let former = self.get(pool)?.former?;
         Some(former.stage())
     }
 
-    /// Whether commands that may change something take several steps.
+    /// At which stage a key is, by the name that servers know, on its way from one place to another; `None` for one that stays where it is.
+    #[inline]
+    pub fn stage(&self, pool: PoolId, key: &[u8]) -> Option<Stage> {
+        if !self.warms {
+            return None;
+        }
+        self.get(pool)?.stage(key)
+    }
+
+    /// What the item of a key is called: what stands before the key, if anything does.
+    #[inline]
+    pub fn name_prefix(&self, pool: PoolId, key: &[u8]) -> Option<[u8; PREFIX_LEN]> {
+        if !self.warms {
+            return None;
+        }
+        self.get(pool)?.name_prefix(key)
+    }
+
+    /// Whether keys of a pool are dealt out by a ring that follows the load.
+    #[inline]
+    pub fn is_adaptive(&self, pool: PoolId) -> bool {
+        self.warms && self.get(pool).is_some_and(|pool| pool.settings.adaptive)
+    }
+
+    /// What uniques of an item with this name are combined with where applications see them; 0 for nothing.
+    #[inline]
+    pub fn unique_mask(&self, pool: PoolId, name: &[u8]) -> u64 {
+        match self.is_adaptive(pool) {
+            true => unique_mask(name),
+            false => 0,
+        }
+    }
+
+    /// Whether commands that may change something take several steps, with some keys at least.
     pub fn takes_steps(&self, pool: PoolId) -> bool {
-        self.stage(pool).is_some_and(Stage::takes_steps)
+        self.stage_of_some(pool).is_some_and(Stage::takes_steps)
     }
 
     /// Whether writes of a pool waited for reads because they take several steps, or did before it was configured anew.
@@ -129,9 +160,14 @@ impl Pools {
         former.map_or(pool, |former| former.pool)
     }
 
-    /// Whether what a pool does not have is brought from the one that it is warmed from.
-    pub fn fills(&self, pool: PoolId) -> bool {
-        self.stage(pool).is_some_and(Stage::fills)
+    /// Whether a key is brought from its former place that is not here.
+    pub fn fills(&self, pool: PoolId, key: &[u8]) -> bool {
+        self.stage(pool, key).is_some_and(Stage::fills)
+    }
+
+    /// Whether that is so of some keys of a pool.
+    pub fn fills_some(&self, pool: PoolId) -> bool {
+        self.stage_of_some(pool).is_some_and(Stage::fills)
     }
 
     /// Whether uniques of a pool's servers are shown as those of [former servers](evenkeel_schemes::stage::FORMER_UNIQUES).

@@ -22,7 +22,7 @@ pub(crate) fn flush_all(
     show: Show,
 ) {
     let pools = core.pools.to_flush(core.routing.ways());
-    let is_quiesced = |pool: &PoolId| core.pools.stage(*pool) == Some(Stage::Quiesced);
+    let is_quiesced = |pool: &PoolId| core.pools.stage_of_some(*pool) == Some(Stage::Quiesced);
     if pools.iter().any(is_quiesced) {
         return refuse(core, now, id, show, QUIESCED);
     }

@@ -20,6 +20,7 @@ use crate::under_way::operation::begin_write;
 use crate::under_way::park::{await_owner, await_reads};
 use crate::under_way::put::put;
 use crate::under_way::release::release;
+use crate::warm::mask_condition;
 use crate::worker::ProxyCore;
 use evenkeel_hotkeys::client::{ReadTicket, Route, WriteTicket};
 use evenkeel_hotkeys::plain::NamePrefix;
@@ -50,9 +51,17 @@ pub(crate) fn ask_new(
     draft: &Draft<'_>,
     write: impl Fn(&mut Vec<u8>, &[u8]),
 ) {
-    let stage = core.pools.stage(draft.pool);
+    let stage = core.pools.stage(draft.pool, draft.key);
+    let mask = core.pools.unique_mask(draft.pool, draft.key);
+    let write = |out: &mut Vec<u8>, flags: &[u8]| {
+        let start = out.len();
+        write(out, flags);
+        if mask != 0 && takes_steps(draft) {
+            mask_condition(out, start, mask);
+        }
+    };
     if stage.is_some_and(|stage| stage < Stage::Warming) {
-        return ask_early(core, now, draft, write);
+        return ask_early(core, now, draft, &write);
     }
     let Placed {
         hash,
@@ -159,7 +168,7 @@ fn ask_early(
     core: &mut ProxyCore,
     now: Instant,
     draft: &Draft<'_>,
-    write: impl Fn(&mut Vec<u8>, &[u8]),
+    write: &dyn Fn(&mut Vec<u8>, &[u8]),
 ) {
     let Some(client) = core.clients.get_mut(draft.client) else {
         return;

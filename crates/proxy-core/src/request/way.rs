@@ -2,7 +2,7 @@
 //! its key and of its exptime, and what is said where a route refuses it.
 
 use crate::client::{Answered, Slot, State};
-use crate::failure::{NO_CAS_ELSEWHERE, RESERVED_KEY};
+use crate::failure::{NO_CAS_ELSEWHERE, NO_NAME, RESERVED_KEY};
 use crate::ids::ClientId;
 use crate::routes::way::{WayKey, WayTo};
 use crate::routes::{CommandClass, RenameId};
@@ -85,10 +85,28 @@ fn go_on(
         core.counts.routes.count_error(to.route);
         return refuse(core, now, id, show, RESERVED_KEY);
     }
-    if core.backends.has_outage() {
-        look_elsewhere(core, now, &mut to, key.stored, class);
+    let Some(prefix) = core.pools.name_prefix(to.pool, key.stored) else {
+        if core.backends.has_outage() {
+            look_elsewhere(core, now, &mut to, key.stored, class);
+        }
+        return ask(core, &to, key);
+    };
+    let mut named = mem::take(&mut core.scratch.named);
+    if named.put_behind(&prefix, key.stored, key.sent.base64) {
+        let key = WayKey {
+            stored: named.stored(),
+            sent: named.sent(key.sent.base64),
+        };
+        if core.backends.has_outage() {
+            look_elsewhere(core, now, &mut to, key.stored, class);
+        }
+        ask(core, &to, key);
+    } else {
+        core.counts.stats.keys_unnamed += 1;
+        core.counts.routes.count_error(to.route);
+        refuse(core, now, id, show, NO_NAME);
     }
-    ask(core, &to, key);
+    core.scratch.named = named;
 }
 
 /// The exptime to send for one of the application's.

@@ -11,6 +11,7 @@
 //! number keeps its meaning as long as a slot or a route has it.
 
 use evenkeel_protocol::{KEY_LEN_MAX, SentKey, base64};
+use evenkeel_schemes::generation::taken_apart;
 
 /// Which renaming; the default is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +29,8 @@ pub(crate) struct Rename {
     outside: Box<[u8]>,
     /// What servers find there instead.
     inside: Box<[u8]>,
+    /// They find it behind a name of a ring's [generation](evenkeel_schemes::generation).
+    is_named: bool,
 }
 
 /// A key under the name that servers know.
@@ -39,6 +42,23 @@ pub(crate) struct Renamed {
 }
 
 impl Renamed {
+    /// Writes the key behind what a ring's names begin with. False if it is too long to be sent.
+    pub fn put_behind(&mut self, prefix: &[u8], key: &[u8], base64: bool) -> bool {
+        self.stored.clear();
+        self.stored.extend_from_slice(prefix);
+        self.stored.extend_from_slice(key);
+        self.encode(base64)
+    }
+
+    fn encode(&mut self, base64: bool) -> bool {
+        self.encoded.clear();
+        if base64 {
+            base64::encode(&self.stored, &mut self.encoded);
+        }
+        let len = self.stored.len().max(self.encoded.len());
+        !self.stored.is_empty() && len <= KEY_LEN_MAX
+    }
+
     /// The key as it is stored.
     pub fn stored(&self) -> &[u8] {
         &self.stored
@@ -56,6 +76,15 @@ impl Rename {
         Rename {
             outside: outside.into(),
             inside: inside.into(),
+            is_named: false,
+        }
+    }
+
+    /// The same where servers know items by names of a ring.
+    pub fn named(&self) -> Self {
+        Rename {
+            is_named: true,
+            ..self.clone()
         }
     }
 
@@ -65,16 +94,15 @@ impl Rename {
         renamed.stored.clear();
         renamed.stored.extend_from_slice(&self.inside);
         renamed.stored.extend_from_slice(rest);
-        renamed.encoded.clear();
-        if base64 {
-            base64::encode(&renamed.stored, &mut renamed.encoded);
-        }
-        let len = renamed.stored.len().max(renamed.encoded.len());
-        !renamed.stored.is_empty() && len <= KEY_LEN_MAX
+        renamed.encode(base64)
     }
 
     /// Appends the application's name of a key that a server names.
     pub fn to_outside(&self, key: &[u8], out: &mut Vec<u8>) {
+        let key = match self.is_named {
+            true => taken_apart(key).1,
+            false => key,
+        };
         out.extend_from_slice(&self.outside);
         out.extend_from_slice(key.strip_prefix(&*self.inside).unwrap_or(key));
     }
@@ -114,7 +142,7 @@ impl Renames {
 
     /// The number of a renaming: its own, or a free one.
     pub fn number(&mut self, rename: Rename) -> RenameId {
-        if rename.outside == rename.inside {
+        if rename.outside == rename.inside && !rename.is_named {
             return RenameId::NONE;
         }
         let same = |entry: &Option<Rename>| entry.as_ref() == Some(&rename);

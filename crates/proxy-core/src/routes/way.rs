@@ -40,8 +40,10 @@ pub(crate) enum Tongue {
     Meta {
         /// They know our own flags.
         extended: bool,
-        /// What is not there is looked for at a former pool.
+        /// What is not there is looked for at a former place.
         warmed: bool,
+        /// Items may go by names of a ring.
+        named: bool,
     },
 }
 
@@ -67,7 +69,11 @@ impl Way {
         } else {
             b""
         };
-        let rename = renames.number(Rename::new(outside, &route.add_prefix));
+        let renaming = Rename::new(outside, &route.add_prefix);
+        let rename = renames.number(match tongue {
+            Tongue::Meta { named: true, .. } => renaming.named(),
+            Tongue::Meta { .. } | Tongue::AsSent => renaming,
+        });
         let denied = route.denied();
         let is_plain = tongue == Tongue::AsSent
             && rename == RenameId::NONE

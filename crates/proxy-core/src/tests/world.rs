@@ -2,6 +2,7 @@
 
 use crate::*;
 use core::time::Duration;
+use evenkeel_control::rings::RingPlan;
 use evenkeel_placement::config::{PlacementConfig, Server as PoolServer};
 use evenkeel_schemes::mark::TRIAL;
 use evenkeel_schemes::stage::Step;
@@ -20,6 +21,8 @@ pub struct World {
     pub wanted: Vec<Epoch>,
     /// Versions that were acknowledged, since the last look.
     pub acknowledged: Vec<u64>,
+    /// The plan of the first pool's ring.
+    pub plan: Option<RingPlan>,
     config: ProxyConfig,
     pub stats_asked: Vec<StatsTicket>,
     /// What was logged.
@@ -88,6 +91,7 @@ impl World {
             ports: BTreeMap::new(),
             wanted: Vec::new(),
             acknowledged: Vec::new(),
+            plan: None,
             stats_asked: Vec::new(),
             logged: Vec::new(),
         }
@@ -355,8 +359,12 @@ impl World {
         self.core.client_wrote(id, bytes.len());
     }
 
+    /// What the coordinator of the first pool says, by the plan of its ring that is present.
     pub fn set_step(&mut self, step: Option<Step>) {
-        self.core.set_step(self.now, SOURCE, "default", step);
+        let plan = self.plan.as_ref();
+        let ring = plan.map(|plan| Arc::new(PlannedRing::new(plan).expect("a plan")));
+        let told = step.map(|step| (step, ring));
+        self.core.set_step(self.now, SOURCE, "default", told);
         self.pump();
     }
 
@@ -459,12 +467,17 @@ fn greeting(WorkerRef { server, worker }: WorkerRef, epoch: u64, lease_ms: u64) 
 
 /// Memcached servers at these ports.
 pub fn memcached(ports: impl IntoIterator<Item = u16>) -> PoolKind {
+    let list = ServerList::new(placement(ports)).unwrap();
+    PoolKind::Memcached(Arc::new(list))
+}
+
+/// How keys are dealt out to servers at these ports.
+pub fn placement(ports: impl IntoIterator<Item = u16>) -> PlacementConfig {
     let servers = ports.into_iter().map(|port| PoolServer::new("a", port));
-    let config = PlacementConfig {
+    PlacementConfig {
         servers: servers.collect(),
         ..PlacementConfig::default()
-    };
-    PoolKind::Memcached(Arc::new(ServerList::new(config).unwrap()))
+    }
 }
 
 fn changed(kind: PoolKind, change: impl FnOnce(&mut ProxyConfig)) -> ProxyConfig {

@@ -1,25 +1,40 @@
-//! Where a request goes in a pool that is on its way from former servers to its own.
+//! Where a request goes in a pool that is on its way from former servers to its own, or parts of whose ring change hands.
 
-use crate::composed::parse_own;
+use crate::composed::sent_key;
 use crate::failure::Failure;
 use crate::ids::BackendId;
 use crate::pipe::in_flight::Question;
+use crate::pool::Pool;
+use crate::ring::unique_mask;
 use crate::under_way::again::{ask_at, renew_ticket};
 use crate::under_way::operation::begin_write;
 use crate::under_way::park::hold;
-use crate::warm::unmark_condition;
+use crate::warm::mask_condition;
 use crate::worker::ProxyCore;
-use evenkeel_protocol::{KeyScratch, Request};
-use evenkeel_schemes::stage::Stage;
-use evenkeel_types::Instant;
+use evenkeel_protocol::{KeyScratch, base64};
+use evenkeel_schemes::stage::{FORMER_UNIQUES, Stage};
+use evenkeel_types::{Instant, KeyHash};
 
-/// Asks a request where its pool's present stage says. If that is not possible, its slot holds the failure; the caller releases it.
+/// Asks a request where the present stage of its key says. If that is not possible, its slot holds the failure; the caller releases it.
 pub(crate) fn ask_by_stage(core: &mut ProxyCore, now: Instant, mut question: Question) {
     let tag = question.tag;
-    match core.pools.stage(tag.pool) {
+    let Some(pool) = core.pools.get(tag.pool) else {
+        return ask_at(core, now, question, Err(Failure::Former));
+    };
+    let stage = match &pool.former {
+        // What its key is called depends on the stage.
+        Some(_) if pool.settings.adaptive => {
+            call_by_present_name(pool, &mut question);
+            let mut scratch = KeyScratch::default();
+            let key = sent_key(&question.bytes);
+            key.and_then(|key| pool.stage(key.decode(&mut scratch)))
+        }
+        Some(former) => Some(former.stage()),
+        None => None,
+    };
+    match stage {
         Some(Stage::Quiesced) => {
-            let pool = core.pools.get(tag.pool);
-            if let (Some(pool), true) = (pool, tag.give_up <= now) {
+            if tag.give_up <= now {
                 question.tag.give_up = now + pool.settings.request_timeout;
             }
             hold(core, now, question);
@@ -28,16 +43,7 @@ pub(crate) fn ask_by_stage(core: &mut ProxyCore, now: Instant, mut question: Que
         Some(_) | None => {
             question.tag.pool = core.pools.asked_for(tag.pool);
             if core.pools.is_led_from(question.tag.pool) {
-                let more = unmark_condition(&mut question.bytes);
-                let (start, end) = question.tag.flags;
-                // Ours stand behind the application's.
-                question.tag.flags = match start < end {
-                    true => (
-                        start.saturating_add_signed(more),
-                        end.saturating_add_signed(more),
-                    ),
-                    false => (start, end),
-                };
+                mask_in(&mut question, FORMER_UNIQUES);
             }
             let target = place_of(core, &question);
             renew_ticket(core, now, &question.tag);
@@ -46,19 +52,60 @@ pub(crate) fn ask_by_stage(core: &mut ProxyCore, now: Instant, mut question: Que
     }
 }
 
+/// The unique that a question's item is to have, if it is to have one, is combined with a mask.
+fn mask_in(question: &mut Question, mask: u64) {
+    let more = mask_condition(&mut question.bytes, 0, mask);
+    shift_flags(question, more);
+}
+
+/// Our own flags stand behind what has grown by so many bytes.
+fn shift_flags(question: &mut Question, more: isize) {
+    let (start, end) = question.tag.flags;
+    if start < end {
+        question.tag.flags = (
+            start.saturating_add_signed(more),
+            end.saturating_add_signed(more),
+        );
+    }
+}
+
+/// The item of a question has another name since its slice has another generation, and its unique is shown as another.
+fn call_by_present_name(pool: &Pool, question: &mut Question) {
+    let mut scratch = KeyScratch::default();
+    let Some(sent) = sent_key(&question.bytes) else {
+        return;
+    };
+    let name = sent.decode(&mut scratch);
+    let Some(present) = pool.present_name(name) else {
+        return;
+    };
+    let mask = unique_mask(name) ^ unique_mask(&present);
+    let mut encoded = Vec::new();
+    let text = match sent.base64 {
+        true => {
+            base64::encode(&present, &mut encoded);
+            encoded
+        }
+        false => present.clone(),
+    };
+    // It is the second word.
+    let before = question.bytes.iter().position(|byte| *byte == b' ');
+    let start = before.map_or(0, |before| before + 1);
+    let place = start..start + sent.text.len();
+    let more = text.len() as isize - place.len() as isize;
+    question.bytes.splice(place, text);
+    question.tag.hash = KeyHash::of(&present);
+    shift_flags(question, more);
+    if mask != 0 {
+        mask_in(question, mask);
+    }
+}
+
 /// The server that has the key of a question in its pool.
 fn place_of(core: &ProxyCore, question: &Question) -> Result<BackendId, Failure> {
     let mut scratch = KeyScratch::default();
-    let key = match parse_own(&question.bytes) {
-        Some(Request::MetaDebug { key }) => Some(key.decode(&mut scratch)),
-        Some(
-            Request::MetaGet(meta)
-            | Request::MetaSet(meta)
-            | Request::MetaDelete(meta)
-            | Request::MetaArithmetic(meta),
-        ) => Some(meta.key.decode(&mut scratch)),
-        _ => None,
-    };
-    let key = key.ok_or(Failure::Former)?;
-    core.pools.place(question.tag.pool, key).0
+    let key = sent_key(&question.bytes).ok_or(Failure::Former)?;
+    core.pools
+        .place(question.tag.pool, key.decode(&mut scratch))
+        .0
 }

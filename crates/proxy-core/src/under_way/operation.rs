@@ -56,7 +56,7 @@ pub(crate) fn begin_write(core: &mut ProxyCore, now: Instant, question: Question
         return fail(core, question, &Failure::Former);
     };
     let key: Box<[u8]> = key.into();
-    let fills = core.pools.fills(tag.pool);
+    let fills = core.pools.fills(tag.pool, &key);
     let (machine, command) = Warming::of_write(wish, fills);
     begin(core, now, (machine, command), question, (&key, None), true);
 }
@@ -165,10 +165,10 @@ fn read_answered(
         return Own::Show;
     };
     let is_mark = is_marked(meta);
-    let is_miss = meta.status == MetaStatus::Miss && core.pools.fills(tag.pool);
+    let is_miss = meta.status == MetaStatus::Miss && core.pools.fills_some(tag.pool);
     // A replica that has nothing is no miss: its home is asked.
     let is_plain_answer = !is_mark && (!is_miss || tag.is_replica);
-    if core.pools.stage(tag.pool).is_none() || !tag.is_read || is_plain_answer {
+    if core.pools.stage_of_some(tag.pool).is_none() || !tag.is_read || is_plain_answer {
         return Own::Show;
     }
     let bytes = core.backends.get_mut(id).and_then(|backend| {
@@ -180,8 +180,8 @@ fn read_answered(
     let (Some(bytes), Some(show)) = (bytes, show) else {
         return Own::Show;
     };
-    forget_ticket(core, now, tag);
     if is_mark {
+        forget_ticket(core, now, tag);
         core.counts.stats.placeholders_met += 1;
         let (clients, renames) = (&mut core.clients, &core.routing.renames);
         show_found(clients, renames, tag, &bytes, None);
@@ -191,6 +191,10 @@ fn read_answered(
     let Some((wish, key)) = wish_of_read(show, &bytes, &mut scratch) else {
         return Own::Show;
     };
+    if !core.pools.fills(tag.pool, key) {
+        return Own::Show;
+    }
+    forget_ticket(core, now, tag);
     let key: Box<[u8]> = key.into();
     let question = Question {
         tag: *tag,
@@ -212,8 +216,9 @@ fn begin(
     holds_back: bool,
 ) {
     let tag = question.tag;
-    let former = core.pools.get(tag.pool).and_then(|pool| pool.former);
-    let Some(step) = former else {
+    let pool = core.pools.get(tag.pool);
+    let former_key = pool.and_then(|pool| pool.former_name(key));
+    let Some(step) = pool.and_then(|pool| pool.former) else {
         // A new configuration has no former pool any more.
         let (target, _) = core.pools.place(tag.pool, key);
         return ask_at(core, now, question, target);
@@ -231,6 +236,7 @@ fn begin(
         is_told: false,
         holds_back,
         key: key.into(),
+        former_key: former_key.map(Vec::into_boxed_slice),
         former: step.pool,
         version: step.version(),
         homes: [home, None],
@@ -317,15 +323,15 @@ fn ask_command(
     let nonce = core.random.u64();
     let operation = core.operations.get(id)?;
     let tag = operation.question.tag;
-    let pool = match command.is_of_former() {
-        true => operation.former,
-        false => tag.pool,
+    let (pool, key) = match command.is_of_former() {
+        true => (operation.former, operation.former_key()),
+        false => (tag.pool, &operation.key[..]),
     };
     let home = usize::from(command.is_of_former());
     let known = operation.homes[home].filter(|(era, _)| *era == core.era);
     let (target, flags) = match known {
         Some((_, known)) => (Ok(known), RouteFlags::default()),
-        None => core.pools.place(pool, &operation.key),
+        None => core.pools.place(pool, key),
     };
     if let (None, Ok(to)) = (known, &target)
         && core.pools.get(pool).is_some_and(Pool::is_plain)
@@ -347,8 +353,12 @@ fn ask_command(
         ask_own(core, now, id, condition, target);
         return None;
     }
+    let key = match command.is_of_former() {
+        true => operation.former_key(),
+        false => &operation.key,
+    };
     let words = Words {
-        key: &operation.key,
+        key,
         fetched: operation.fetched.as_ref(),
         route: flags.text(),
         nonce,
@@ -358,7 +368,7 @@ fn ask_command(
     let behind = words.compose(command, &mut bytes);
     let give_up = deadline(core, now, pool);
     let step = Tag {
-        hash: KeyHash::of(&operation.key),
+        hash: KeyHash::of(key),
         is_read: matches!(command, Command::Look | Command::Fetch),
         is_bound: command.is_bound(),
         flags: flags.place(bytes.len(), behind),
@@ -449,7 +459,7 @@ fn show_to_application(core: &mut ProxyCore, now: Instant, id: OperationId, show
         return release(core, now, tag.client);
     }
     let unique = match shown {
-        Shown::Stored(unique) => Some(unique),
+        Shown::Stored(unique) => Some(unique ^ core.pools.unique_mask(tag.pool, &operation.key)),
         _ => None,
     };
     let fetched = operation.fetched.as_ref();

@@ -2,9 +2,11 @@
 //! by an earlier step.
 
 use crate::config::MapSource;
+use crate::configure::take_over_ring;
 use crate::ids::PoolId;
 use crate::output::Output;
-use crate::pool::Former;
+use crate::pool::{Former, MemcachedPool, Pool};
+use crate::ring::PlannedRing;
 use crate::under_way::era::begin_era;
 use crate::under_way::retry::retry_all_parked;
 use crate::worker::ProxyCore;
@@ -19,15 +21,31 @@ pub(crate) fn set_step(
     now: Instant,
     source: MapSource,
     name: &str,
-    step: Option<Step>,
+    told: Option<(Step, Option<Arc<PlannedRing>>)>,
 ) {
-    let found = core.pools.follower(source, name);
-    let former = found.and_then(|id| core.pools.get_mut(id)?.former.as_mut());
-    let is_news = |former: &Former| step.is_none_or(|step| step.version > former.version());
-    let Some(former) = former.filter(|former| is_news(former)) else {
+    let (step, ring) = told.unzip();
+    let Some(id) = core.pools.follower(source, name) else {
         return;
     };
-    former.step = step;
+    let former = core.pools.get(id).and_then(|pool| pool.former);
+    let is_news = |former: &Former| step.is_none_or(|step| step.version > former.version());
+    let Some(former) = former.filter(is_news) else {
+        return;
+    };
+    if let Some(ring) = ring.flatten() {
+        let config = Arc::clone(&core.config);
+        let mut pools = config.pools.iter();
+        if let Some(wanted) = pools.find(|wanted| *wanted.name == *name) {
+            take_over_ring(core, now, id, wanted, ring);
+        }
+    }
+    if let Some(pool) = core.pools.get_mut(id) {
+        pool.former = Some(Former {
+            step,
+            since: now,
+            ..former
+        });
+    }
     begin_era(core);
     retry_all_parked(core, now);
 }
@@ -61,8 +79,23 @@ pub(crate) fn settle_steps(core: &mut ProxyCore) {
 /// by nobody before it is stored here.
 fn is_settled(core: &ProxyCore, id: PoolId, former: &Former) -> bool {
     let is_old = core.operations.began_before(id, former.version());
-    let writes = former.stage() == Stage::Quiesced && writes_to(core, former.pool);
+    let writes = former.stage() == Stage::Quiesced
+        && match core.pools.get(id).and_then(Pool::list) {
+            Some(servers) if former.pool == id => !is_drained(core, servers, former.since),
+            _ => writes_to(core, former.pool),
+        };
     !is_old && !writes && core.flushes.is_empty()
+}
+
+/// Whether all is answered that was asked until then of servers that give parts of a ring away, or of servers that were taken out of the
+/// configuration. Other keys of theirs are asked for all the time. O(servers).
+fn is_drained(core: &ProxyCore, servers: &MemcachedPool, then: Instant) -> bool {
+    let sources = servers.ring().map(|ring| ring.sources());
+    let sources = sources.into_iter().flatten();
+    let mut backends = sources.filter_map(|source| core.backends.get(servers.backends()[source]));
+    let mut left = core.backends.iter().filter(|backend| backend.retired);
+    backends.all(|backend| backend.has_answered_until(then))
+        && !left.any(|backend| backend.awaits_writes())
 }
 
 /// Whether anything that may change something is under way at the servers of a pool, or at servers that were taken out of one: the former

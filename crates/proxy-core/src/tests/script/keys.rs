@@ -2,6 +2,10 @@
 
 use crate::tests::world::{World, keys_of};
 use evenkeel_protocol::base64;
+use evenkeel_schemes::generation::name_prefix;
+
+/// What names a ring in the names of its items: `{g2:k}` is what the item of `k` is called in generation 2, `{g2:k1}` that of `{k1}`.
+pub const INCARNATION: u64 = 7;
 
 /// Names of keys by the servers that have them.
 pub struct Keys {
@@ -26,6 +30,17 @@ impl Keys {
     }
 
     fn named(&self, name: &str) -> Option<String> {
+        if let Some((generation, key)) = name.strip_prefix('g').and_then(|of| of.split_once(':')) {
+            let prefix = name_prefix(INCARNATION, generation.parse().ok()?)?;
+            let plain = key.strip_suffix(":base64");
+            let (key, is_encoded) = (plain.unwrap_or(key), plain.is_some());
+            let key = self.named(key).unwrap_or_else(|| key.to_owned());
+            let name = [&prefix, key.as_bytes()].concat();
+            let mut encoded = Vec::new();
+            base64::encode(&name, &mut encoded);
+            let text = if is_encoded { encoded } else { name };
+            return String::from_utf8(text).ok();
+        }
         let (name, form) = name.split_once(':').unwrap_or((name, ""));
         let (name, count) = name.split_once('*').unwrap_or((name, "1"));
         let (kind, which) = name.split_at_checked(1)?;

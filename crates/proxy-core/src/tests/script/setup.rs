@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Options of the first pool, or of the pool that they stand with: `on_down=error`, `allow_flush`, `flush_on_return`, `collapse=off`,
-//! `failover=next` or `=POOL`, `warm_from=POOL`, `warm_fill=off`, `follows`, `request_timeout=MS`, `login=NAME:PASSWORD`; of the proxy `version=TEXT`, `auth=text:NAME:PASSWORD` or
+//! `failover=next` or `=POOL`, `warm_from=POOL`, `warm_fill=off`, `follows`, `adaptive`, `request_timeout=MS`, `login=NAME:PASSWORD`; of the proxy `version=TEXT`, `auth=text:NAME:PASSWORD` or
 //! `auth=sasl:…`; of a route `reads`, `writes`, `read_only`, `strip`, `add=PREFIX`, `ttl=MIN..MAX`.
 //!
 //! Later `now` goes before what changes: `now list s2 s3`, `now allow_flush`.
@@ -135,6 +135,10 @@ fn set(config: &mut ProxyConfig, pool: usize, option: &str) -> Result<(), String
         ("failover", "next") => settings.failover = Failover::Next,
         ("warm_fill", "off") => settings.warm_fill = false,
         ("follows", "") => settings.follows = Some(SOURCE),
+        ("adaptive", "") => {
+            settings.follows = Some(SOURCE);
+            settings.adaptive = true;
+        }
         ("warm_from", "") => settings.warm_from = None,
         ("warm_from", pool) => settings.warm_from = Some(Arc::from(pool)),
         ("failover", pool) => settings.failover = Failover::Gutter(Arc::from(pool)),

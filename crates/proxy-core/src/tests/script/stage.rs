@@ -32,17 +32,22 @@
 //! | `map 2: all at s2, s2 anew at s12` | see [`document`] |
 //! | `maps wanted 2 7` | epochs, since the last look |
 //! | `step 2 quiesced`, `step none`, `acknowledged 2` | what the coordinator of the first pool says, and is told since the last look |
+//! | `plan 1`, `plan 2 k>s2 l>s1`, `plan 3 instead of 2 k>s1` | the plan of the first pool's ring that steps are of from now on: the ring
+//!   that its list is, and then these keys move; the ring behind the plan before, or the same in its stead |
 //! | `room is 1000` | bytes that there are for copies of answers |
 //! | `now allow_flush` | the configuration changes |
 //! | `count get_misses 2`, `count timeouts 1 at s1` | counts since the start |
 //! | `the proxy knows 2 servers`, `no time is waited for`, `the proxy shows its statistics` | |
 
-use super::keys::{Keys, is_count, is_like, lines, unescape};
+use super::keys::{INCARNATION, Keys, is_count, is_like, lines, unescape};
 use super::packets::{request, told};
 use super::setup::{Setup, change, port};
-use crate::tests::world::{Connecting, World, map};
+use crate::tests::world::{Connecting, World, map, placement};
 use crate::{ClientId, ProcessStats, ProxyStats};
 use core::fmt::Debug;
+use evenkeel_control::rings::{RingMove, RingPlan};
+use evenkeel_placement::pool::Placement;
+use evenkeel_placement::ring::{Ring, RingDocument};
 use evenkeel_schemes::stage::Step;
 use evenkeel_types::map::{ClusterMap, MapDocument, Migration};
 use evenkeel_types::{BootId, CacheletId, ServerId, WorkerRef};
@@ -121,6 +126,11 @@ impl Stage {
                 let stage = stages.find(|it| it.as_str() == *stage);
                 let stage = stage.ok_or("which stage?")?;
                 self.world.set_step(Some(Step { version, stage }));
+            }
+            ("plan", [number, words @ ..]) => {
+                let number = number.parse().map_err(|_| "which number?")?;
+                let plan = plan(self.world.plan.take(), self.keys.servers, number, words)?;
+                self.world.plan = Some(plan);
             }
             ("acknowledged", versions) => {
                 let acknowledged = std::mem::take(&mut self.world.acknowledged);
@@ -417,4 +427,45 @@ fn document(text: &str, mut servers: u16) -> Result<MapDocument, String> {
         }
     }
     Ok(document)
+}
+
+/// The plan of a ring behind another one.
+fn plan(
+    before: Option<RingPlan>,
+    servers: u16,
+    number: u64,
+    words: &[&str],
+) -> Result<RingPlan, String> {
+    let placement = placement(101..=100 + servers);
+    let (ring, words) = match (before, words) {
+        (None, []) => (Ring::adopt(&placement).map_err(|e| e.to_string())?, words),
+        (Some(before), ["instead", "of", _, words @ ..]) => {
+            let skipped = before.moved().map_err(|error| error.to_string())?;
+            let document = RingDocument {
+                generation: skipped.generation(),
+                ..before.ring.into()
+            };
+            let ring = Ring::try_from(document).map_err(|error| error.to_string())?;
+            (ring, words)
+        }
+        (Some(before), words) => (before.moved().map_err(|error| error.to_string())?, words),
+        (None, _) => return Err("the first plan moves nothing".to_owned()),
+    };
+    let list = Placement::new(&placement).map_err(|error| error.to_string())?;
+    let moves = words.iter().map(|word| {
+        let (key, to) = word.split_once('>').ok_or("KEY>SERVER")?;
+        let hash = list.hashed(unescape(key)?.as_bytes()).1 as u32;
+        Ok(RingMove {
+            first: hash,
+            last: hash,
+            to: port(to)? - 101,
+        })
+    });
+    Ok(RingPlan {
+        number,
+        incarnation: INCARNATION,
+        moves: moves.collect::<Result<_, String>>()?,
+        placement,
+        ring,
+    })
 }

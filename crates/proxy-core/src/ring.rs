@@ -1,0 +1,116 @@
+//! The ring of a pool whose hash space follows the load, as a plan of its coordinator has it: where each key is, and by which name.
+//!
+//! A plan has a ring and parts of it that change hands. For keys in those the pool is [at a stage](evenkeel_schemes::stage::Stage) on the
+//! way from the ring before the moves to the one behind them; for all others both rings say the same.
+//!
+//! An item goes by a name that holds the [generation](evenkeel_schemes::generation) of its slice. So a name says which of the two rings it is
+//! of, and a request that has one finds its server whatever the stage is by then.
+
+use crate::server_list::ServerList;
+use evenkeel_control::rings::{BadPlan, RingPlan};
+use evenkeel_placement::ring::{Ring, Slice};
+use evenkeel_schemes::generation::{PREFIX_LEN, mask, name_prefix, taken_apart};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A plan, ready for use: made once and shared by all workers.
+#[derive(Debug)]
+pub struct PlannedRing {
+    number: u64,
+    incarnation: u64,
+    list: Arc<ServerList>,
+    before: Ring,
+    /// `None` where nothing moves.
+    after: Option<Ring>,
+}
+
+impl PlannedRing {
+    /// Makes a plan ready. O(slices · log slices).
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn new(plan: &RingPlan) -> Result<Self, BadPlan> {
+        let after = plan.moved()?;
+        let list = ServerList::new(plan.placement.clone())?;
+        Ok(PlannedRing {
+            number: plan.number,
+            incarnation: plan.incarnation,
+            list: Arc::new(list),
+            before: plan.ring.clone(),
+            after: (!plan.moves.is_empty()).then_some(after),
+        })
+    }
+
+    /// The plan's number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The servers.
+    pub(crate) fn list(&self) -> &Arc<ServerList> {
+        &self.list
+    }
+
+    /// The slices of a key by the ring before the moves and by the one behind them.
+    fn slices(&self, key: &[u8]) -> (Slice, Slice) {
+        let hash = self.list.hashed(key).1 as u32;
+        let slice = |ring: &Ring| ring.slices()[ring.slice_of(hash)];
+        let before = slice(&self.before);
+        (before, self.after.as_ref().map_or(before, slice))
+    }
+
+    /// Whether the key of a name is in a part that changes hands.
+    pub(crate) fn moves(&self, name: &[u8]) -> bool {
+        self.after.is_some() && {
+            let (before, after) = self.slices(taken_apart(name).1);
+            before.generation != after.generation
+        }
+    }
+
+    /// The server, by its place in the list, that has the item of a name. A name of neither ring has none of its own; it is looked for where
+    /// its key is.
+    pub(crate) fn server(&self, name: &[u8]) -> usize {
+        let (generation, key) = taken_apart(name);
+        let (before, after) = self.slices(key);
+        usize::from(match generation == before.generation {
+            true => before.owner,
+            false => after.owner,
+        })
+    }
+
+    /// What the item of a key is called, before the moves or behind them: what stands before the key, if anything does.
+    pub(crate) fn name_prefix(&self, key: &[u8], has_moved: bool) -> Option<[u8; PREFIX_LEN]> {
+        let (before, after) = self.slices(key);
+        let slice = if has_moved { after } else { before };
+        name_prefix(self.incarnation, slice.generation)
+    }
+
+    /// Another name of the item that has this one, before the moves or behind them.
+    pub(crate) fn name(&self, name: &[u8], has_moved: bool) -> Vec<u8> {
+        let key = taken_apart(name).1;
+        match self.name_prefix(key, has_moved) {
+            Some(prefix) => [&prefix, key].concat(),
+            None => key.to_vec(),
+        }
+    }
+
+    /// The servers, by their places in the list, that give parts away.
+    pub(crate) fn sources(&self) -> BTreeSet<usize> {
+        let Some(after) = &self.after else {
+            return BTreeSet::new();
+        };
+        let starts = self.before.slices().iter().chain(after.slices());
+        let owners = starts.filter_map(|slice| {
+            let of = |ring: &Ring| ring.slices()[ring.slice_of(slice.end)];
+            let (before, after) = (of(&self.before), of(after));
+            (before.generation != after.generation).then_some(usize::from(before.owner))
+        });
+        owners.collect()
+    }
+}
+
+/// What uniques of the item with this name are combined with where an application sees them.
+#[inline]
+pub(crate) fn unique_mask(name: &[u8]) -> u64 {
+    mask(taken_apart(name).0)
+}
