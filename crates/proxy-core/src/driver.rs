@@ -12,7 +12,7 @@ use crate::output::{AddressTicket, Output, StatsTicket};
 use crate::pipe::backend::{Backend, Link};
 use crate::request::input::take_input;
 use crate::request::whole::{answer_own_address, answer_stats};
-use crate::ring::PlannedRing;
+use crate::ring::Told;
 use crate::stats::process::ProcessStats;
 use crate::under_way::flush::go_on_with_flushes;
 use crate::under_way::operation::go_on_with_failed;
@@ -22,7 +22,6 @@ use crate::under_way::stages::{set_step, settle_steps};
 use crate::worker::ProxyCore;
 use core::time::Duration;
 use evenkeel_protocol::auth::{Protocols, opening};
-use evenkeel_schemes::stage::Step;
 use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{Instant, UnixSeconds};
 use std::sync::Arc;
@@ -60,13 +59,7 @@ impl ProxyCore {
     /// A coordinator has said how far a pool is on its way from its former servers, or with the moves of a ring; or, without a step, that it
     /// does not lead this proxy any more. A step that is not newer, or that no pool follows, is ignored. The ring is the one of the plan that
     /// the step is of.
-    pub fn set_step(
-        &mut self,
-        now: Instant,
-        source: MapSource,
-        pool: &str,
-        told: Option<(Step, Option<Arc<PlannedRing>>)>,
-    ) {
+    pub fn set_step(&mut self, now: Instant, source: MapSource, pool: &str, told: Option<Told>) {
         set_step(self, now, source, pool, told);
     }
 

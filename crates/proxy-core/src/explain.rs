@@ -16,6 +16,7 @@ use crate::under_way::say::{say, say_bytes};
 use crate::worker::ProxyCore;
 use evenkeel_placement::renaming::shadows;
 use evenkeel_protocol::{KEY_LEN_MAX, text};
+use evenkeel_schemes::generation::taken_apart;
 use evenkeel_schemes::stage::Stage;
 use evenkeel_types::{Instant, KeyHash, ServerId};
 use serde::{Deserialize, Serialize};
@@ -143,6 +144,19 @@ pub enum Placing {
         /// Its hash, in hexadecimal.
         hash_value: String,
     },
+    /// By the ring of a pool whose hash space follows the load.
+    Ring {
+        /// Number of the plan that it is of.
+        plan: u64,
+        /// Generation of the slice under which the key's item is stored.
+        generation: u64,
+        /// Name of the hash function.
+        hash: String,
+        /// The part of the key that is hashed: all of it, or what a hash tag marks.
+        hashed: String,
+        /// Its hash, in hexadecimal.
+        hash_value: String,
+    },
     /// By the map of a cluster.
     Map {
         /// Its epoch.
@@ -154,7 +168,7 @@ pub enum Placing {
         /// The cachelet of that.
         cachelet: u16,
     },
-    /// By a map that is not known yet.
+    /// By a map or a ring that is not known yet.
     NoMap,
 }
 
@@ -285,6 +299,9 @@ fn destination(
     running: bool,
 ) -> Option<Destination> {
     let pool = core.pools.get(to.pool)?;
+    let prefix = pool.name_prefix(key);
+    let name = prefix.map(|prefix| [&prefix, key].concat());
+    let key = name.as_deref().unwrap_or(key);
     let bounds = to.ttl;
     let exptimes = (!bounds.is_none()).then(|| Exptimes {
         min_s: bounds.min,
@@ -306,7 +323,12 @@ fn destination(
         asked: None,
         why: String::new(),
     };
-    if let Some(list) = pool.list() {
+    if pool.settings.adaptive && pool.ring().is_none() {
+        destination.why = match running {
+            true => "the coordinator has not told a ring yet".into(),
+            false => "the ring is known to a proxy that runs".into(),
+        };
+    } else if let Some(list) = pool.list() {
         place_by_list(core, now, to, list, key, running, &mut destination);
     } else if let Some(cluster) = pool.cluster() {
         place_by_map(core, cluster, key, running, &mut destination);
@@ -344,8 +366,13 @@ fn say_stage(found: &mut Destination) {
 }
 
 fn former_seen(core: &ProxyCore, pool: &Pool, key: &[u8], running: bool) -> Option<FormerSeen> {
-    let stage = pool.former?.stage();
     let former = core.pools.get(pool.former?.pool)?;
+    let stage = match pool.settings.adaptive {
+        true => pool.ring().and_then(|_| pool.stage(key))?,
+        false => pool.former?.stage(),
+    };
+    let former_name = pool.former_name(key);
+    let key = former_name.as_deref().unwrap_or(key);
     let home = former.list().map(|list| list.home(key));
     let home = home.and_then(|home| server_seen(core, home, running));
     Some(FormerSeen {
@@ -364,13 +391,24 @@ fn place_by_list(
     running: bool,
     found: &mut Destination,
 ) {
-    let (hashed, hash) = servers.list().hashed(key);
+    let (generation, own) = taken_apart(key);
+    let (hashed, hash) = servers.list().hashed(own);
     let (distribution, function) = servers.list().rule();
-    found.placing = Placing::List {
-        distribution: distribution.into(),
-        hash: function.into(),
-        hashed: shown(hashed),
-        hash_value: format!("{hash:#x}"),
+    let (hash, hashed, hash_value) = (function.into(), shown(hashed), format!("{hash:#x}"));
+    found.placing = match servers.ring() {
+        Some(ring) => Placing::Ring {
+            plan: ring.number(),
+            generation,
+            hash,
+            hashed,
+            hash_value,
+        },
+        None => Placing::List {
+            distribution: distribution.into(),
+            hash,
+            hashed,
+            hash_value,
+        },
     };
     let home = servers.home(key);
     found.home = server_seen(core, home, running);
@@ -549,5 +587,6 @@ fn up_or_down(core: &ProxyCore, backend: &Backend, server: ServerId) -> &'static
 
 /// Text of bytes, for people.
 fn shown(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    // What names of ours begin with moves a terminal's cursor in some.
+    String::from_utf8_lossy(bytes).replace('\x01', "\\x01")
 }

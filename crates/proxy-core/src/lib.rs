@@ -123,7 +123,7 @@ pub use ids::{BackendId, ClientId};
 pub use logged::LoggedRequest;
 pub use output::{AddressTicket, Output, StatsTicket};
 pub use request_log::SLOW_LOGGED_PER_SECOND_MAX;
-pub use ring::PlannedRing;
+pub use ring::{PlannedRing, Told};
 pub use routes::{
     ADD_PREFIX_LEN_MAX, CommandClass, Commands, ROUTES_MAX, RouteConfig, RouteError, RouteTable,
     RouteTarget, TTL_BOUND_MAX, TtlBounds,

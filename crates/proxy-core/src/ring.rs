@@ -10,8 +10,12 @@ use crate::server_list::ServerList;
 use evenkeel_control::rings::{BadPlan, RingPlan};
 use evenkeel_placement::ring::{Ring, Slice};
 use evenkeel_schemes::generation::{PREFIX_LEN, mask, name_prefix, taken_apart};
+use evenkeel_schemes::stage::Step;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// What a coordinator has told of a pool: its newest step, and the ring of the plan that this is of, where it has one.
+pub type Told = (Step, Option<Arc<PlannedRing>>);
 
 /// A plan, ready for use: made once and shared by all workers.
 #[derive(Debug)]
@@ -44,6 +48,16 @@ impl PlannedRing {
     /// The plan's number.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Whether all keys are where they were before the ring, by their own names.
+    pub fn is_as_adopted(&self) -> bool {
+        self.after.is_none()
+            && self
+                .before
+                .slices()
+                .iter()
+                .all(|slice| slice.generation == 0)
     }
 
     /// The servers.

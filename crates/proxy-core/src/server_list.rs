@@ -20,6 +20,11 @@ impl ServerList {
         Ok(ServerList { config, placement })
     }
 
+    /// What it was made of.
+    pub fn config(&self) -> &PlacementConfig {
+        &self.config
+    }
+
     /// Where keys live among them.
     pub(crate) fn placement(&self) -> &Placement {
         &self.placement

@@ -4,12 +4,12 @@
 //! coordinator leads.
 
 use crate::control::{Control, WorkerHandle};
-use evenkeel_control::{FollowedPool, LoadReport, MemberKind};
+use evenkeel_control::rings::{FollowedRing, RingStep, RingWish};
+use evenkeel_control::{FollowedPool, LoadReport, MemberKind, PoolStep};
 use evenkeel_member::access::Access;
 use evenkeel_member::{MemberConfig, MemberEvent, MemberHandle, Report};
-use evenkeel_proxy_core::MapSource;
+use evenkeel_proxy_core::{MapSource, PlannedRing, Told};
 use evenkeel_runtime::{Clock, UsageError};
-use evenkeel_schemes::stage::Step;
 use evenkeel_types::{BootId, Epoch, Instant};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ impl Wanted {
         let has_map = |source: &MapSource| workers.iter().all(|w| w.gauges.epoch(*source).0 > 0);
         let mut steps = self.steps.iter();
         self.maps.iter().all(has_map)
-            && steps.all(|(source, pool)| clusters.step(*source, pool).is_some())
+            && steps.all(|(source, pool)| clusters.told(*source, pool).is_some())
     }
 
     fn is_of(&self, source: MapSource) -> bool {
@@ -85,29 +85,71 @@ struct Member {
     followed: Followed,
 }
 
-/// The pools whose change a coordinator leads, and what it has said of each.
+/// The pools whose change or ring a coordinator leads, and what it has said of each.
 #[derive(Clone, Debug, Default)]
-struct Followed(Arc<Mutex<BTreeMap<Arc<str>, Option<Step>>>>);
+struct Followed(Arc<Mutex<BTreeMap<Arc<str>, FollowedState>>>);
+
+#[derive(Clone, Debug, Default)]
+struct FollowedState {
+    told: Option<Told>,
+    /// What the file says of its ring, if it has one.
+    wish: Option<RingWish>,
+}
+
+impl FollowedState {
+    fn report(&self, pool: &str, acknowledged: u64) -> FollowedPool {
+        let told = self.told.as_ref().map(|(step, _)| *step);
+        let number = self.ring().map_or(0, |ring| ring.number());
+        FollowedPool {
+            pool: pool.to_owned(),
+            told,
+            acknowledged: acknowledged.min(told.map_or(0, |step| step.version)),
+            ring: self.wish.clone().map(|wish| FollowedRing {
+                number,
+                wish: (number == 0).then_some(wish),
+            }),
+        }
+    }
+
+    fn ring(&self) -> Option<&Arc<PlannedRing>> {
+        self.told.as_ref()?.1.as_ref()
+    }
+
+    /// What a step says, if it can be used: one of a ring is of no use without its plan.
+    fn hear(&self, news: &PoolStep) -> Option<Told> {
+        let ring = match (&self.wish, &news.ring) {
+            (None, None) => None,
+            (
+                Some(_),
+                Some(RingStep {
+                    plan: Some(plan), ..
+                }),
+            ) => {
+                // The membership has looked at it.
+                Some(Arc::new(PlannedRing::new(plan).ok()?))
+            }
+            (Some(_), Some(ring)) => {
+                let known = self.ring()?;
+                (known.number() == ring.number).then(|| Some(Arc::clone(known)))?
+            }
+            (None, Some(_)) | (Some(_), None) => return None,
+        };
+        Some((news.step, ring))
+    }
+}
 
 impl Followed {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Option<Step>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, FollowedState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How far all workers are.
     fn report(&self, source: MapSource, workers: &[WorkerHandle]) -> Vec<FollowedPool> {
         let followed = self.lock();
-        let report = followed.iter().map(|(pool, told)| {
+        let report = followed.iter().map(|(pool, state)| {
             let all = workers.iter();
             let acknowledged = all.map(|w| w.gauges.acknowledged(source, pool)).min();
-            FollowedPool {
-                pool: pool.to_string(),
-                told: *told,
-                acknowledged: acknowledged
-                    .unwrap_or(0)
-                    .min(told.map_or(0, |step| step.version)),
-                ring: None,
-            }
+            state.report(pool, acknowledged.unwrap_or(0))
         });
         report.collect()
     }
@@ -131,24 +173,29 @@ impl Clusters {
         source
     }
 
-    /// A pool whose change the coordinator of a cluster leads. The number of that cluster.
-    pub fn follow(&self, spec: &ClusterSpec, pool: &Arc<str>) -> MapSource {
+    /// A pool whose change the coordinator of a cluster leads, or its ring, of which the file says so. The number of that cluster.
+    pub fn follow(
+        &self,
+        spec: &ClusterSpec,
+        pool: &Arc<str>,
+        wish: Option<&RingWish>,
+    ) -> MapSource {
         let source = self.source(spec);
         let members = self.lock();
         let mut known = members.known.iter();
         if let Some(member) = known.find(|member| member.source == source) {
             let mut followed = member.followed.lock();
-            followed.entry(Arc::clone(pool)).or_default();
+            followed.entry(Arc::clone(pool)).or_default().wish = wish.cloned();
         }
         source
     }
 
     /// What the coordinator has said of a pool last.
-    pub fn step(&self, source: MapSource, pool: &Arc<str>) -> Option<Step> {
+    pub fn told(&self, source: MapSource, pool: &Arc<str>) -> Option<Told> {
         let members = self.lock();
         let mut known = members.known.iter();
         let member = known.find(|member| member.source == source)?;
-        member.followed.lock().get(pool).copied().flatten()
+        member.followed.lock().get(pool)?.told.clone()
     }
 
     /// Joins the clusters that have a number and are not joined yet. Their maps go to the workers from
@@ -275,17 +322,19 @@ fn hear(
         MemberEvent::Step(news) => {
             let mut followed = followed.lock();
             let mut pools = followed.iter_mut();
-            if let Some((pool, told)) = pools.find(|(pool, _)| ***pool == *news.pool) {
-                *told = Some(news.step);
-                tell_step(workers, source, pool, *told);
+            if let Some((pool, state)) = pools.find(|(pool, _)| ***pool == *news.pool)
+                && let Some(told) = state.hear(&news)
+            {
+                state.told = Some(told);
+                tell_step(workers, source, pool, &state.told);
             }
         }
         // Another process has the name, whose steps are waited for instead of ours.
         MemberEvent::NameLost { message } => {
             let mut followed = followed.lock();
-            for (pool, told) in followed.iter_mut() {
-                *told = None;
-                tell_step(workers, source, pool, None);
+            for (pool, state) in followed.iter_mut() {
+                state.told = None;
+                tell_step(workers, source, pool, &None);
             }
             if !followed.is_empty() {
                 eprintln!(
@@ -315,9 +364,9 @@ fn hear(
     }
 }
 
-fn tell_step(workers: &[WorkerHandle], source: MapSource, pool: &Arc<str>, step: Option<Step>) {
+fn tell_step(workers: &[WorkerHandle], source: MapSource, pool: &Arc<str>, told: &Option<Told>) {
     for worker in workers {
-        worker.say(Control::Step(source, Arc::clone(pool), step));
+        worker.say(Control::Step(source, Arc::clone(pool), told.clone()));
     }
 }
 

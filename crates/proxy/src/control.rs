@@ -1,7 +1,6 @@
 //! What the rest of the process says to a proxy worker, and what a worker lets the rest see.
 
-use evenkeel_proxy_core::{BackendId, MapSource, ProxyConfig, WorkerCounts};
-use evenkeel_schemes::stage::Step;
+use evenkeel_proxy_core::{BackendId, MapSource, ProxyConfig, Told, WorkerCounts};
 use evenkeel_types::Epoch;
 use evenkeel_types::map::ClusterMap;
 use std::collections::BTreeMap;
@@ -15,8 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum Control {
     /// The map of a cluster's coordinator.
     Map(MapSource, Arc<ClusterMap>),
-    /// How far a pool is on its way from its former servers, as its coordinator says, or that it does not lead this proxy any more.
-    Step(MapSource, Arc<str>, Option<Step>),
+    /// How far a pool is on its way from its former servers, or with its ring, as its coordinator says, or that it does not lead this proxy
+    /// any more.
+    Step(MapSource, Arc<str>, Option<Told>),
     /// The configuration to work by as soon as all workers have stopped to begin requests by the former one.
     Configure(Arc<ProxyConfig>, Turnover),
     /// All have, of the configuration of this generation.

@@ -24,7 +24,7 @@ use crate::request_log::{Entry, Sink};
 use crate::server_link::ServerLink;
 use evenkeel_proxy_core::{
     AddressTicket, BackendId, ClientId, LoggedRequest, MapSource, Output, ProxyConfig, ProxyCore,
-    ProxyStats,
+    ProxyStats, Told,
 };
 use evenkeel_runtime::budget::{Level, Pool, Portion};
 use evenkeel_runtime::names::Resolver;
@@ -32,7 +32,6 @@ use evenkeel_runtime::watchdog::{Step as TurnStep, TurnMark};
 use evenkeel_runtime::{
     Arrival, Attention, Certificates, Clock, ConnectionCount, TlsFailure, TlsKind, TurnClock,
 };
-use evenkeel_schemes::stage::Step;
 use evenkeel_types::Instant;
 use evenkeel_types::map::ClusterMap;
 use link::Link;
@@ -135,7 +134,7 @@ struct Worker {
     /// Applications that are to be served then.
     held: Vec<ClientId>,
     /// What coordinators have said last of pools whose change they lead.
-    steps: BTreeMap<(MapSource, Arc<str>), Step>,
+    steps: BTreeMap<(MapSource, Arc<str>), Told>,
     questions: BTreeMap<u64, StatsQuestion>,
     next_question: u64,
     scratch: Box<[u8]>,

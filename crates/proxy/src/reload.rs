@@ -282,11 +282,25 @@ impl Reloader {
         for plan in &self.taken.pools {
             let Some(spec) = &plan.follows else { continue };
             let source = self.clusters.source(spec);
-            let step = self.clusters.step(source, &plan.name);
+            let told = self.clusters.told(source, &plan.name);
             // Who has lost its name does not know any more.
-            let stage = step.map_or(Stage::Quiesced, |step| step.stage);
+            let stage = told
+                .as_ref()
+                .map_or(Stage::Quiesced, |(step, _)| step.stage);
             let mut pools = settings.pools.iter();
             let then = pools.find(|other| other.name == plan.name);
+            if plan.ring.is_some() {
+                let ring = told.and_then(|(_, ring)| ring);
+                let is_same =
+                    then.is_none_or(|then| then.follows == plan.follows && then.ring.is_some());
+                if !is_same && !ring.is_some_and(|ring| ring.is_as_adopted()) {
+                    let name = &plan.name;
+                    return Err(format!(
+                        "keys of pool \"{name}\" are where its ring has brought them: a pool that places them otherwise needs another name"
+                    ));
+                }
+                continue;
+            }
             let is_same = then.is_some_and(|then| {
                 then.follows == plan.follows && then.settings.warm_from == plan.settings.warm_from
             });
@@ -331,7 +345,7 @@ pub fn wanted(settings: &Settings, clusters: &Clusters) -> Wanted {
             wanted.maps.push(clusters.source(spec));
         }
         if let Some(spec) = &pool.follows {
-            let source = clusters.follow(spec, &pool.name);
+            let source = clusters.follow(spec, &pool.name, pool.ring.as_ref());
             wanted.steps.push((source, Arc::clone(&pool.name)));
         }
     }

@@ -2,8 +2,10 @@
 //! they are answered.
 
 use super::routing::{pool, route, routes};
-use super::world::{Connecting, SOURCE, World, key_of, map, memcached};
+use super::world::{Connecting, SOURCE, World, key_of, map, memcached, placement};
 use crate::*;
+use evenkeel_control::rings::{RingMove, RingPlan};
+use evenkeel_placement::ring::Ring;
 use evenkeel_schemes::stage::{Stage, Step};
 use evenkeel_types::map::{ClusterMap, MapDocument};
 use evenkeel_types::promise::Consistency;
@@ -370,5 +372,61 @@ fn a_pool_that_changes_its_servers_says_who_is_asked_at_each_stage() {
         assert!(server.ends_with(&format!("a:{port}")), "{stage}: {server}");
         world.reply(port, "VA 1 f0 c1\r\nx\r\n");
         world.received(client);
+    }
+}
+
+#[test]
+fn a_key_whose_slice_changes_hands_says_who_is_asked_at_each_stage() {
+    let adaptive = |config: &mut ProxyConfig| {
+        config.pools[0].settings.adaptive = true;
+        config.pools[0].settings.follows = Some(SOURCE);
+    };
+    let mut world = World::memcached_with(2, adaptive);
+    let client = world.client();
+    let to = explained(&world, "key").ways.remove(0).to.unwrap();
+    assert_eq!((to.placing, to.asked), (Placing::NoMap, None));
+    let placement = placement(101..=102);
+    let list = ServerList::new(placement.clone()).unwrap();
+    let hash = list.hashed(b"key").1 as u32;
+    let ring = Ring::adopt(&placement).unwrap();
+    let to = 1 - ring.owner(hash);
+    world.plan = Some(RingPlan {
+        number: 1,
+        incarnation: 7,
+        placement,
+        ring,
+        moves: vec![RingMove {
+            first: hash,
+            last: hash,
+            to,
+        }],
+    });
+    for (version, stage) in (1..).zip(Stage::ALL) {
+        world.set_step(Some(Step { version, stage }));
+        let to = explained(&world, "key").ways.remove(0).to.unwrap();
+        let expected = u64::from(stage >= Stage::Warming);
+        let Placing::Ring {
+            plan, generation, ..
+        } = to.placing
+        else {
+            panic!("{:?}", to.placing);
+        };
+        assert_eq!((plan, generation), (1, expected), "{stage}");
+        let is_between = !matches!(stage, Stage::Former | Stage::Done);
+        let shown = to.former.map(|former| former.stage);
+        assert_eq!(shown, is_between.then_some(stage));
+        world.send(client, "get key\r\n");
+        let Some(server) = to.asked else {
+            assert_eq!(stage, Stage::Quiesced);
+            world.wait_ms(2000);
+            assert_eq!(world.received(client), "END\r\n", "{}", to.why);
+            continue;
+        };
+        let (port, words) = asked(&mut world);
+        assert!(server.ends_with(&format!("a:{port}")), "{stage}: {server}");
+        let sent = to.key_sent.replace("\\x01", "\x01");
+        assert_eq!(words, format!("mg {sent} v f c\r\n"), "{stage}");
+        world.reply(port, "VA 1 f0 c1\r\nx\r\n");
+        assert_eq!(world.received(client), "VALUE key 0 1\r\nx\r\nEND\r\n");
     }
 }

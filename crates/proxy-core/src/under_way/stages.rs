@@ -6,11 +6,11 @@ use crate::configure::take_over_ring;
 use crate::ids::PoolId;
 use crate::output::Output;
 use crate::pool::{Former, MemcachedPool, Pool};
-use crate::ring::PlannedRing;
+use crate::ring::Told;
 use crate::under_way::era::begin_era;
 use crate::under_way::retry::retry_all_parked;
 use crate::worker::ProxyCore;
-use evenkeel_schemes::stage::{Stage, Step};
+use evenkeel_schemes::stage::Stage;
 use evenkeel_types::Instant;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) fn set_step(
     now: Instant,
     source: MapSource,
     name: &str,
-    told: Option<(Step, Option<Arc<PlannedRing>>)>,
+    told: Option<Told>,
 ) {
     let (step, ring) = told.unzip();
     let Some(id) = core.pools.follower(source, name) else {

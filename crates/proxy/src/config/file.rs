@@ -1,6 +1,7 @@
 //! What stands in a configuration file: the process, its pools, its routes. `docs/proxy.md` lists
 //! every key.
 
+use super::adaptive::ring;
 use super::diagnostic::{Problem, Rejection, did_you_mean};
 use super::front::{FRONT_KEYS, Front, front};
 use super::hot_keys::hot_keys;
@@ -63,6 +64,7 @@ const POOL_KEYS: &[&str] = &[
     "distribution",
     "hash",
     "hash_tag",
+    "start",
     "coordinator",
     "cluster",
     "connect_timeout",
@@ -357,13 +359,18 @@ fn pool(
         ..default
     };
     let tls = tls(reader, section);
-    let servers = servers(reader, name, section);
+    let servers = servers(reader, name, section)?;
+    let ring = ring(reader, section, &servers);
     Some(PoolPlan {
         name: Arc::from(name),
-        servers: servers?,
+        servers,
         follows,
         tls,
-        settings,
+        settings: PoolSettings {
+            adaptive: ring.is_some(),
+            ..settings
+        },
+        ring,
     })
 }
 

@@ -1,6 +1,7 @@
 //! What the process is told: by flags, by a file, or by both. Flags and environment variables go
 //! before the file.
 
+mod adaptive;
 mod diagnostic;
 mod file;
 mod front;
@@ -205,7 +206,8 @@ impl Settings {
                 kind,
                 settings: PoolSettings {
                     tls: plan.tls.as_ref().map(|way| ways.id(way)),
-                    follows: (plan.follows.as_ref()).map(|spec| clusters.follow(spec, &plan.name)),
+                    follows: (plan.follows.as_ref())
+                        .map(|spec| clusters.follow(spec, &plan.name, plan.ring.as_ref())),
                     ..plan.settings.clone()
                 },
             })
@@ -293,6 +295,7 @@ fn pool_of_flags(args: &Args) -> Result<PoolPlan, UsageError> {
         name: Arc::from(DEFAULT_POOL),
         servers,
         follows: None,
+        ring: None,
         tls: None,
         settings: PoolSettings {
             connect_timeout: args.connect_timeout.unwrap_or(default.connect_timeout),

@@ -3,6 +3,7 @@
 use crate::clusters::ClusterSpec;
 use crate::discovery::DiscoverySpec;
 use crate::tls::TlsWay;
+use evenkeel_control::rings::RingWish;
 use evenkeel_proxy_core::{PoolSettings, ServerList};
 use std::sync::Arc;
 
@@ -11,8 +12,10 @@ use std::sync::Arc;
 pub struct PoolPlan {
     pub name: Arc<str>,
     pub servers: PoolServers,
-    /// Whose coordinator leads its change from the pool that it is warmed from; `None` where the file does.
+    /// Whose coordinator leads its change from the pool that it is warmed from, or its ring; `None` where the file says how it is.
     pub follows: Option<ClusterSpec>,
+    /// How its ring begins, if its hash space follows the load.
+    pub ring: Option<RingWish>,
     /// How TLS is spoken with them; `None` for plain connections.
     pub tls: Option<TlsWay>,
     /// All but the number of the way in which TLS is spoken.

@@ -28,6 +28,13 @@ impl Section<'_> {
         self.table.iter().any(|(name, _)| name.get_ref() == key)
     }
 
+    /// The text of a key, whether or not it can be used.
+    pub fn text_of(&self, key: &str) -> Option<&str> {
+        let mut entries = self.table.iter();
+        let (_, value) = entries.find(|(name, _)| name.get_ref() == key)?;
+        value.get_ref().as_str()
+    }
+
     /// Where a key stands; where the section begins if it does not.
     pub fn place_of(&self, key: &str) -> Range<usize> {
         let mut entries = self.table.iter();

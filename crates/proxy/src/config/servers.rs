@@ -1,6 +1,7 @@
 //! Where the servers of a pool come from, as a file says it: a list, another file, the name service,
 //! or a coordinator.
 
+use super::adaptive::{is_adaptive, starts_even};
 use super::hot_keys::HOT_KEYS_KEYS;
 use super::pools::PoolServers;
 use super::reader::{At, Reader, Section};
@@ -109,7 +110,15 @@ fn cluster(reader: &mut Reader, section: &Section<'_>) -> Option<PoolServers> {
 
 /// How keys are dealt to servers that are still to be named.
 fn placement(reader: &mut Reader, section: &Section<'_>) -> PlacementConfig {
-    let distribution = reader.parsed(section, "distribution", str::parse::<Distribution>);
+    let key = if is_adaptive(section) {
+        "start"
+    } else {
+        "distribution"
+    };
+    let distribution = match starts_even(section) {
+        true => None,
+        false => reader.parsed(section, key, str::parse::<Distribution>),
+    };
     let hash = reader.parsed(section, "hash", str::parse::<Hash>);
     let hash_tag = reader.parsed(section, "hash_tag", str::parse::<HashTag>);
     PlacementConfig {

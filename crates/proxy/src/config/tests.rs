@@ -292,8 +292,31 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         "[pools.a]\nservers = [\"h\"]\npool_coordinator = \"h:1\"\n",
-        "3:20: pool_coordinator goes with warm_from\n  |\n\
+        "3:20: pool_coordinator goes with warm_from, or with distribution = \"adaptive\"\n  |\n\
          3 | pool_coordinator = \"h:1\"\n  |                    ^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\ndistribution = \"adaptive\"\n",
+        "3:16: an adaptive pool needs a pool_coordinator, which leads its ring\n  |\n\
+         3 | distribution = \"adaptive\"\n  |                ^^^^^^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\nstart = \"even\"\n",
+        "3:9: start goes with distribution = \"adaptive\"\n  |\n3 | start = \"even\"\n  |         ^^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\ndistribution = \"adaptive\"\nstart = \"jump\"\npool_coordinator = \"h:1\"\n",
+        "4:9: jump has no ring; a ring begins as a ketama, or even\n  |\n4 | start = \"jump\"\n  |         ^^^^^^\n",
+    ),
+    (
+        "[pools.a]\ndns = \"h\"\ndistribution = \"adaptive\"\npool_coordinator = \"h:1\"\n",
+        "3:16: an adaptive pool has a list of servers\n  |\n\
+         3 | distribution = \"adaptive\"\n  |                ^^^^^^^^^^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\ndistribution = \"adaptive\"\npool_coordinator = \"h:1\"\nfailover = \"next\"\n",
+        "5:12: failover does not go with distribution = \"adaptive\": what is stored elsewhere would not move with its slice\n  |\n\
+         5 | failover = \"next\"\n  |            ^^^^^^\n",
     ),
     (
         "[pools.a]\nservers = [\"h\"]\nwarm_from = \"b\"\nwarm_fill = false\npool_coordinator = \"h:1\"\n[pools.b]\nservers = [\"h\"]\n[[routes]]\npool = \"a\"\n",
@@ -379,7 +402,7 @@ const BAD: &[(&str, &str)] = &[
     (
         "[pools.a]\nservers = [\"h\"]\nreqest_timeout = \"1s\"\n",
         "3:1: pool \"a\" has no key \"reqest_timeout\"; did you mean \"request_timeout\"? (it has \
-         servers, servers_file, dns, srv, refresh, family, tls, tls_ca, tls_server_name, tls_cert, tls_key, auth_file, distribution, hash, hash_tag, coordinator, cluster, connect_timeout, \
+         servers, servers_file, dns, srv, refresh, family, tls, tls_ca, tls_server_name, tls_cert, tls_key, auth_file, distribution, hash, hash_tag, start, coordinator, cluster, connect_timeout, \
          request_timeout, on_down, allow_flush, warm_from, warm_fill, pool_coordinator, failover, gutter, failover_ttl, flush_on_return, collapse, hot_keys, hot_keys_lease, hot_keys_replicas)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
     ),
     (

@@ -23,7 +23,7 @@ impl Worker {
                     self.maps.insert(source, map);
                 }
                 Control::Step(source, pool, step) => {
-                    self.parts.core.set_step(now, source, &pool, step);
+                    self.parts.core.set_step(now, source, &pool, step.clone());
                     // Kept as maps are.
                     match step {
                         Some(step) => self.steps.insert((source, pool), step),
@@ -112,7 +112,7 @@ impl Worker {
         self.parts.gauges.keep_acknowledged(is_led);
         for ((source, pool), step) in &self.steps {
             let core = &mut self.parts.core;
-            core.set_step(now, *source, pool, Some(*step));
+            core.set_step(now, *source, pool, Some(step.clone()));
         }
         self.parts.gauges.set_generation(config.revision.generation);
         let _ = self.parts.news.try_send(());

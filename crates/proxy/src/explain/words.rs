@@ -54,6 +54,14 @@ fn destination_words(out: &mut String, to: &Destination, running: bool) {
         }
         row(out, "exptime", &bounds.join(", "));
     }
+    // A name of a ring's generation ends in the key.
+    let named = to.key_sent.strip_prefix("\\x01");
+    let own = named.and_then(|name| Some(name.split_once(':')?.1));
+    let own = own.unwrap_or(&to.key_sent);
+    let part = |hashed: &str| match hashed == own {
+        true => String::new(),
+        false => format!(" of \"{hashed}\" alone"),
+    };
     let (place, others) = match &to.placing {
         Placing::List {
             distribution,
@@ -61,12 +69,20 @@ fn destination_words(out: &mut String, to: &Destination, running: bool) {
             hashed,
             hash_value,
         } => {
-            let part = match *hashed == to.key_sent {
-                true => "",
-                false => &format!(" of \"{hashed}\" alone"),
-            };
+            let part = part(hashed);
             let place = format!("{distribution}, {hash}{part}: {hash_value}");
             (place, "if not")
+        }
+        Placing::Ring {
+            plan,
+            generation,
+            hash,
+            hashed,
+            hash_value,
+        } => {
+            let part = part(hashed);
+            let slice = format!("a slice of generation {generation} by plan {plan} of the ring");
+            (format!("{hash}{part}: {hash_value}, in {slice}"), "if not")
         }
         Placing::Map {
             epoch,
