@@ -57,13 +57,39 @@ pub struct FollowedRing {
     /// What its file says, as long as it has no plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wish: Option<RingWish>,
+    /// What it has counted, when it was [asked for](RingStep::slot).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<RingCounts>,
 }
+
+/// What all workers of a proxy have counted since they work by a ring.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingCounts {
+    /// The slot for which they were asked for.
+    pub slot: u64,
+    /// Number of the plan.
+    pub plan: u64,
+    /// Of the ring behind its moves, and not of the one before.
+    pub moved: bool,
+    /// For how long they have counted, in microseconds.
+    pub micros: u64,
+    /// In ascending order; those of which nothing was counted are left out.
+    pub grains: Vec<GrainCounted>,
+}
+
+/// What was counted of a grain: its place among [`Ring::grains`], reads that its server answered, those of them that found something, writes
+/// that it answered, and bytes of all of these and their answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrainCounted(pub u32, pub u64, pub u64, pub u64, pub u64);
 
 /// By which plan a step is meant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RingStep {
     /// Number of the plan.
     pub number: u64,
+    /// The slot for which its counts are wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<u64>,
     /// The plan, for who [works by](FollowedRing::number) another one.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "shared")]
     pub plan: Option<Arc<RingPlan>>,

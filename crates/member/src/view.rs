@@ -9,6 +9,7 @@ use evenkeel_types::{Epoch, ServerId};
 
 use crate::event::MemberEvent;
 use evenkeel_control::limits::{FOLLOWED_POOLS_MAX, LOAD_RPS_MAX, UTILIZATION_MAX};
+use evenkeel_control::rings::RingStep;
 use evenkeel_control::{ClusterLoad, PoolStep, Utilization};
 use evenkeel_coordinator_core::{HeartbeatAnswer, MemberKind, Settings};
 use evenkeel_schemes::change::VERSION_MAX;
@@ -137,8 +138,9 @@ impl View {
             let known = self.steps.get(&pool).copied();
             let newest = known.filter(|known| known.version >= step.version);
             steps.insert(pool.clone(), newest.unwrap_or(step));
-            let has_plan = ring.as_ref().is_some_and(|ring| ring.plan.is_some());
-            if newest.is_none() || has_plan {
+            // A plan that is told again, or counts that are wanted, are news for a step that was told before.
+            let has_more = |ring: &RingStep| ring.plan.is_some() || ring.slot.is_some();
+            if newest.is_none() || ring.as_ref().is_some_and(has_more) {
                 news.push(PoolStep { pool, step, ring });
             }
         }

@@ -393,6 +393,7 @@ fn new_pool(wanted: &PoolConfig, lease_seed: u64) -> Pool {
         gutter: None,
         former: None,
         is_led_from: false,
+        grains: None,
         left: LeftServers::default(),
         leaving: false,
     }

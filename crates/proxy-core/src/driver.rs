@@ -10,6 +10,7 @@ use crate::limits;
 use crate::map::set_map;
 use crate::output::{AddressTicket, Output, StatsTicket};
 use crate::pipe::backend::{Backend, Link};
+use crate::pool::grain_counts::RingCounted;
 use crate::request::input::take_input;
 use crate::request::whole::{answer_own_address, answer_stats};
 use crate::ring::Told;
@@ -61,6 +62,12 @@ impl ProxyCore {
     /// the step is of.
     pub fn set_step(&mut self, now: Instant, source: MapSource, pool: &str, told: Option<Told>) {
         set_step(self, now, source, pool, told);
+    }
+
+    /// What this worker has counted of the ring of a pool that follows this source.
+    pub fn ring_counted(&self, now: Instant, source: MapSource, pool: &str) -> Option<RingCounted> {
+        let pool = self.pools.get(self.pools.follower(source, pool)?)?;
+        Some(pool.grains.as_ref()?.counted(now))
     }
 
     /// A turn is over: acknowledges steps before which nothing is under way any more.

@@ -122,6 +122,7 @@ pub use explain::{
 pub use ids::{BackendId, ClientId};
 pub use logged::LoggedRequest;
 pub use output::{AddressTicket, Output, StatsTicket};
+pub use pool::grain_counts::RingCounted;
 pub use request_log::SLOW_LOGGED_PER_SECOND_MAX;
 pub use ring::{PlannedRing, Told};
 pub use routes::{

@@ -8,7 +8,7 @@
 
 use crate::server_list::ServerList;
 use evenkeel_control::rings::{BadPlan, RingPlan};
-use evenkeel_placement::ring::{Ring, Slice};
+use evenkeel_placement::ring::{GRAINS_OF_RING, Ring, Slice, grain_of};
 use evenkeel_schemes::generation::{PREFIX_LEN, mask, name_prefix, taken_apart};
 use evenkeel_schemes::stage::Step;
 use std::collections::BTreeSet;
@@ -26,6 +26,45 @@ pub struct PlannedRing {
     before: Ring,
     /// `None` where nothing moves.
     after: Option<Ring>,
+    /// Of the ring before the moves and of the one behind them.
+    grains: [GrainIndex; 2],
+}
+
+/// The grains of a ring, to be found by hash.
+#[derive(Debug)]
+pub(crate) struct GrainIndex {
+    /// The last hash of each.
+    lasts: Vec<u32>,
+    /// Of each cell of the ring, the first grain that ends in it or behind it.
+    cells: Vec<u32>,
+}
+
+/// Bits of a hash below its cell.
+const CELL_BITS: u32 = u32::BITS - GRAINS_OF_RING.ilog2();
+
+impl GrainIndex {
+    fn new(ring: &Ring) -> Self {
+        let grains = ring.grains();
+        let lasts: Vec<u32> = grains.iter().map(|grain| grain.part.last).collect();
+        let cells = (0..GRAINS_OF_RING).map(|cell| grain_of(&grains, cell << CELL_BITS) as u32);
+        GrainIndex {
+            cells: cells.collect(),
+            lasts,
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.lasts.len()
+    }
+
+    /// Which one a hash is in. No grain goes over the end of a cell. O(log grains of the cell).
+    fn find(&self, hash: u32) -> usize {
+        let first = self.cells[(hash >> CELL_BITS) as usize] as usize;
+        let end = self.cells.get((hash >> CELL_BITS) as usize + 1);
+        let end = end.map_or(self.lasts.len(), |end| *end as usize);
+        first + self.lasts[first..end].partition_point(|last| *last < hash)
+    }
 }
 
 impl PlannedRing {
@@ -36,7 +75,9 @@ impl PlannedRing {
     pub fn new(plan: &RingPlan) -> Result<Self, BadPlan> {
         let after = plan.moved()?;
         let list = ServerList::new(plan.placement.clone())?;
+        let grains = [GrainIndex::new(&plan.ring), GrainIndex::new(&after)];
         Ok(PlannedRing {
+            grains,
             number: plan.number,
             incarnation: plan.incarnation,
             list: Arc::new(list),
@@ -71,6 +112,17 @@ impl PlannedRing {
         let slice = |ring: &Ring| ring.slices()[ring.slice_of(hash)];
         let before = slice(&self.before);
         (before, self.after.as_ref().map_or(before, slice))
+    }
+
+    /// The grains of the ring before the moves, or of the one behind them.
+    pub(crate) fn grains(&self, has_moved: bool) -> &GrainIndex {
+        &self.grains[usize::from(has_moved)]
+    }
+
+    /// The grain of a name's key.
+    pub(crate) fn grain(&self, name: &[u8], has_moved: bool) -> usize {
+        let hash = self.list.hashed(taken_apart(name).1).1 as u32;
+        self.grains(has_moved).find(hash)
     }
 
     /// Whether the key of a name is in a part that changes hands.

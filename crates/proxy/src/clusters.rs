@@ -4,11 +4,11 @@
 //! coordinator leads.
 
 use crate::control::{Control, WorkerHandle};
-use evenkeel_control::rings::{FollowedRing, RingStep, RingWish};
+use evenkeel_control::rings::{FollowedRing, GrainCounted, RingCounts, RingStep, RingWish};
 use evenkeel_control::{FollowedPool, LoadReport, MemberKind, PoolStep};
 use evenkeel_member::access::Access;
 use evenkeel_member::{MemberConfig, MemberEvent, MemberHandle, Report};
-use evenkeel_proxy_core::{MapSource, PlannedRing, Told};
+use evenkeel_proxy_core::{MapSource, PlannedRing, RingCounted, Told};
 use evenkeel_runtime::{Clock, UsageError};
 use evenkeel_types::{BootId, Epoch, Instant};
 use std::collections::BTreeMap;
@@ -94,10 +94,12 @@ struct FollowedState {
     told: Option<Told>,
     /// What the file says of its ring, if it has one.
     wish: Option<RingWish>,
+    /// The slot for which its counts are wanted.
+    wanted: Option<u64>,
 }
 
 impl FollowedState {
-    fn report(&self, pool: &str, acknowledged: u64) -> FollowedPool {
+    fn report(&self, pool: &str, acknowledged: u64, counts: Option<RingCounts>) -> FollowedPool {
         let told = self.told.as_ref().map(|(step, _)| *step);
         let number = self.ring().map_or(0, |ring| ring.number());
         FollowedPool {
@@ -107,6 +109,7 @@ impl FollowedState {
             ring: self.wish.clone().map(|wish| FollowedRing {
                 number,
                 wish: (number == 0).then_some(wish),
+                counts,
             }),
         }
     }
@@ -145,14 +148,46 @@ impl Followed {
 
     /// How far all workers are.
     fn report(&self, source: MapSource, workers: &[WorkerHandle]) -> Vec<FollowedPool> {
-        let followed = self.lock();
-        let report = followed.iter().map(|(pool, state)| {
+        let mut followed = self.lock();
+        let report = followed.iter_mut().map(|(pool, state)| {
             let all = workers.iter();
             let acknowledged = all.map(|w| w.gauges.acknowledged(source, pool)).min();
-            state.report(pool, acknowledged.unwrap_or(0))
+            let counted = |slot: u64| {
+                let all = workers.iter();
+                let all = all.map(|w| w.gauges.ring_counted(source, pool, slot));
+                sum(slot, all.collect::<Option<Vec<_>>>()?)
+            };
+            // Who has not got them asks again.
+            let counts = state.wanted.and_then(counted);
+            state.wanted = state.wanted.filter(|_| counts.is_none());
+            state.report(pool, acknowledged.unwrap_or(0), counts)
         });
         report.collect()
     }
+}
+
+/// What all workers have counted together; `None` if not all of the same ring.
+fn sum(slot: u64, all: Vec<RingCounted>) -> Option<RingCounts> {
+    let RingCounted { plan, moved, .. } = *all.first()?;
+    let mut grains: BTreeMap<u32, GrainCounted> = BTreeMap::new();
+    let mut micros = 0;
+    for counted in all {
+        if (counted.plan, counted.moved) != (plan, moved) {
+            return None;
+        }
+        micros = counted.micros.max(micros);
+        for of in counted.grains {
+            let sum = grains.entry(of.0).or_insert(GrainCounted(of.0, 0, 0, 0, 0));
+            *sum = GrainCounted(of.0, sum.1 + of.1, sum.2 + of.2, sum.3 + of.3, sum.4 + of.4);
+        }
+    }
+    Some(RingCounts {
+        slot,
+        plan,
+        moved,
+        micros,
+        grains: grains.into_values().collect(),
+    })
 }
 
 impl Clusters {
@@ -322,11 +357,18 @@ fn hear(
         MemberEvent::Step(news) => {
             let mut followed = followed.lock();
             let mut pools = followed.iter_mut();
-            if let Some((pool, state)) = pools.find(|(pool, _)| ***pool == *news.pool)
-                && let Some(told) = state.hear(&news)
-            {
+            let Some((pool, state)) = pools.find(|(pool, _)| ***pool == *news.pool) else {
+                return;
+            };
+            if let Some(told) = state.hear(&news) {
                 state.told = Some(told);
                 tell_step(workers, source, pool, &state.told);
+            }
+            if let Some(slot) = news.ring.and_then(|ring| ring.slot) {
+                state.wanted = Some(slot);
+                for worker in workers {
+                    worker.say(Control::CountRing(source, Arc::clone(pool), slot));
+                }
             }
         }
         // Another process has the name, whose steps are waited for instead of ours.

@@ -1,6 +1,6 @@
 //! What the rest of the process says to a proxy worker, and what a worker lets the rest see.
 
-use evenkeel_proxy_core::{BackendId, MapSource, ProxyConfig, Told, WorkerCounts};
+use evenkeel_proxy_core::{BackendId, MapSource, ProxyConfig, RingCounted, Told, WorkerCounts};
 use evenkeel_types::Epoch;
 use evenkeel_types::map::ClusterMap;
 use std::collections::BTreeMap;
@@ -17,6 +17,8 @@ pub enum Control {
     /// How far a pool is on its way from its former servers, or with its ring, as its coordinator says, or that it does not lead this proxy
     /// any more.
     Step(MapSource, Arc<str>, Option<Told>),
+    /// What grains of a pool's ring have carried is wanted, for this slot.
+    CountRing(MapSource, Arc<str>, u64),
     /// The configuration to work by as soon as all workers have stopped to begin requests by the former one.
     Configure(Arc<ProxyConfig>, Turnover),
     /// All have, of the configuration of this generation.
@@ -104,6 +106,8 @@ pub struct Gauges {
     epochs: Mutex<BTreeMap<MapSource, Epoch>>,
     /// For each pool that a coordinator leads the newest version before which nothing is under way.
     acknowledged: Mutex<BTreeMap<(MapSource, Arc<str>), u64>>,
+    /// What grains of rings have carried, for the slot that it was last wanted for.
+    rings: Mutex<BTreeMap<(MapSource, Arc<str>), (u64, RingCounted)>>,
     /// Generation of the configuration that the worker works by.
     generation: AtomicU64,
 }
@@ -143,6 +147,8 @@ impl Gauges {
         let acknowledged = self.acknowledged.lock();
         let mut acknowledged = acknowledged.unwrap_or_else(PoisonError::into_inner);
         acknowledged.retain(|(source, pool), _| is_led(*source, pool));
+        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        rings.retain(|(source, pool), _| is_led(*source, pool));
     }
 
     /// The newest version of a pool's step before which nothing is under way, 0 for none.
@@ -151,6 +157,30 @@ impl Gauges {
         let acknowledged = acknowledged.unwrap_or_else(PoisonError::into_inner);
         let found = acknowledged.get(&(source, Arc::clone(pool)));
         found.copied().unwrap_or(0)
+    }
+
+    /// What grains of a pool's ring have carried, for this slot.
+    pub fn set_ring_counted(
+        &self,
+        source: MapSource,
+        pool: Arc<str>,
+        slot: u64,
+        counted: RingCounted,
+    ) {
+        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        rings.insert((source, pool), (slot, counted));
+    }
+
+    /// The same, if it was counted for this slot.
+    pub fn ring_counted(
+        &self,
+        source: MapSource,
+        pool: &Arc<str>,
+        slot: u64,
+    ) -> Option<RingCounted> {
+        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        let (of, counted) = rings.get(&(source, Arc::clone(pool)))?;
+        (*of == slot).then(|| counted.clone())
     }
 
     /// The worker has been asked so much since its start.

@@ -5,6 +5,7 @@
 
 pub(crate) mod elsewhere;
 mod evenkeel;
+pub(crate) mod grain_counts;
 pub(crate) mod hot;
 mod left;
 mod plain;
@@ -12,6 +13,7 @@ pub(crate) mod pools;
 pub(crate) mod sent;
 
 pub(crate) use evenkeel::EvenkeelPool;
+use grain_counts::GrainCounts;
 pub(crate) use left::LeftServers;
 pub(crate) use plain::MemcachedPool;
 
@@ -21,6 +23,7 @@ use crate::ids::{BackendId, PoolId};
 use crate::places::Places;
 use crate::ring::PlannedRing;
 use crate::route_flags::RouteFlags;
+use crate::stats::counters::Tally;
 use crate::stats::listing::PoolFacts;
 use core::time::Duration;
 use evenkeel_hotkeys::client::ClientLeases;
@@ -48,6 +51,8 @@ pub(crate) struct Pool {
     pub former: Option<Former>,
     /// The change from it to another one is led, stage by stage.
     pub is_led_from: bool,
+    /// What grains of its ring carry.
+    pub grains: Option<GrainCounts>,
     /// Servers that it has had.
     pub left: LeftServers,
     /// No longer configured: kept until nothing that was asked of it is under way.
@@ -154,6 +159,34 @@ impl Pool {
         let has_moved = self.former?.stage() >= Stage::Warming;
         let present = self.ring()?.name(name, has_moved);
         (present != name).then_some(present)
+    }
+
+    /// Counts by the grains of the present ring from now on, if it is another one.
+    pub fn count_by_ring(&mut self, now: Instant) {
+        let has_moved = self
+            .former
+            .is_some_and(|former| former.stage() >= Stage::Warming);
+        let ring = self.ring().cloned();
+        let is_same = |ring: &Arc<PlannedRing>| {
+            let counts = self.grains.as_ref();
+            counts.is_some_and(|counts| counts.is_of(ring, has_moved))
+        };
+        if !ring.as_ref().is_some_and(is_same) {
+            self.grains = ring.map(|ring| GrainCounts::new(&ring, has_moved, now));
+        }
+    }
+
+    /// A server has answered a request for the item of this name, of so many bytes, its answer counted in.
+    pub fn count_by_grain(&mut self, name: &[u8], is_read: bool, outcome: Tally, bytes: u64) {
+        let has_moved = self
+            .former
+            .is_some_and(|former| former.stage() >= Stage::Warming);
+        let Some(grain) = self.ring().map(|ring| ring.grain(name, has_moved)) else {
+            return;
+        };
+        if let Some(grains) = &mut self.grains {
+            grains.count(grain, is_read, outcome, bytes);
+        }
     }
 
     /// Whether its servers are any memcached servers.

@@ -5,6 +5,7 @@ mod bounds;
 mod explain;
 mod failover;
 mod failures;
+mod grain_counts;
 mod hot_keys;
 mod latency;
 mod merging;

@@ -45,6 +45,9 @@ pub(crate) fn set_step(
             since: now,
             ..former
         });
+        if pool.settings.adaptive {
+            pool.count_by_ring(now);
+        }
     }
     begin_era(core);
     retry_all_parked(core, now);

@@ -31,6 +31,13 @@ impl Worker {
                     };
                     let _ = self.parts.news.try_send(());
                 }
+                Control::CountRing(source, pool, slot) => {
+                    if let Some(counted) = self.parts.core.ring_counted(now, source, &pool) {
+                        self.parts
+                            .gauges
+                            .set_ring_counted(source, pool, slot, counted);
+                    }
+                }
                 Control::Configure(config, turnover) => self.prepare(now, config, &turnover),
                 Control::TurnOver(generation) => {
                     let prepared = self.prepared.as_ref();

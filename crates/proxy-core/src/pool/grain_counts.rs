@@ -1,0 +1,70 @@
+//! What grains of a pool's ring carry, as far as one worker asks for it.
+
+use crate::ring::PlannedRing;
+use crate::stats::counters::Tally;
+use evenkeel_control::rings::GrainCounted;
+use evenkeel_types::Instant;
+
+/// Counts by grain, of the ring before a plan's moves or of the one behind them.
+#[derive(Debug)]
+pub(crate) struct GrainCounts {
+    /// Number of the plan, and which of its rings.
+    of: (u64, bool),
+    since: Instant,
+    counts: Vec<GrainCounted>,
+}
+
+impl GrainCounts {
+    /// Nothing of a ring has been counted yet.
+    pub fn new(ring: &PlannedRing, has_moved: bool, now: Instant) -> Self {
+        let count = ring.grains(has_moved).len();
+        let counts = (0..count as u32).map(|grain| GrainCounted(grain, 0, 0, 0, 0));
+        GrainCounts {
+            of: (ring.number(), has_moved),
+            since: now,
+            counts: counts.collect(),
+        }
+    }
+
+    /// Whether this is what is counted by.
+    pub fn is_of(&self, ring: &PlannedRing, has_moved: bool) -> bool {
+        self.of == (ring.number(), has_moved)
+    }
+
+    /// A server has answered a request of so many bytes, its answer counted in.
+    #[inline]
+    pub fn count(&mut self, grain: usize, is_read: bool, outcome: Tally, bytes: u64) {
+        let Some(GrainCounted(_, gets, hits, sets, all)) = self.counts.get_mut(grain) else {
+            return;
+        };
+        *gets += u64::from(is_read);
+        *hits += u64::from(is_read && outcome == Tally::GetHit);
+        *sets += u64::from(!is_read);
+        *all += bytes;
+    }
+
+    /// All that was counted, and for how many microseconds.
+    pub fn counted(&self, now: Instant) -> RingCounted {
+        let is_any = |of: &&GrainCounted| of.1 + of.3 > 0;
+        let micros = now.since(self.since).as_micros();
+        RingCounted {
+            plan: self.of.0,
+            moved: self.of.1,
+            micros: u64::try_from(micros).unwrap_or(u64::MAX),
+            grains: self.counts.iter().filter(is_any).copied().collect(),
+        }
+    }
+}
+
+/// What one worker has counted of a ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingCounted {
+    /// Number of the plan.
+    pub plan: u64,
+    /// Of the ring behind its moves, and not of the one before.
+    pub moved: bool,
+    /// For how long.
+    pub micros: u64,
+    /// In ascending order; those of which nothing was counted are left out.
+    pub grains: Vec<GrainCounted>,
+}
