@@ -95,9 +95,8 @@ impl LedRing {
         if plan.moves.is_empty() && goal != Stage::Former {
             return Some("a plan that moves nothing has gone on");
         }
-        if matches!((rests, step.stage), (true, stage) if !matches!(stage, Stage::Former | Stage::Done))
-        {
-            return Some("a ring rests in the middle of its plan");
+        if !matches!(goal, Stage::Former | Stage::Done) {
+            return Some("a plan of a ring ends in the middle");
         }
         let can_follow = rests && self.next(step.stage, &self.waiting).is_ok();
         (!self.waiting.is_empty() && !can_follow).then_some("what waits cannot follow a plan")

@@ -563,7 +563,7 @@ fn a_saved_ring_that_contradicts_itself_is_not_used() {
     };
     assert_eq!(restore(sound.clone()), Ok(()));
     type Break = fn(&mut serde_json::Value);
-    let cases: [Break; 8] = [
+    let cases: [Break; 9] = [
         |it| it["ring"]["plan"]["number"] = 0.into(),
         |it| it["ring"]["plan"]["number"] = 99.into(),
         |it| it["ring"]["plan"]["incarnation"] = u64::MAX.into(),
@@ -571,6 +571,7 @@ fn a_saved_ring_that_contradicts_itself_is_not_used() {
         |it| it["ring"]["plan"]["ring"]["slices"][0]["owner"] = 99.into(),
         |it| it["ring"]["waiting"][0]["to"] = 99.into(),
         |it| it["change"]["step"]["stage"] = "closing".into(),
+        |it| it["change"]["goal"] = "closing".into(),
         |it| it["taken_over"] = true.into(),
     ];
     for (case, break_it) in cases.into_iter().enumerate() {
