@@ -3,7 +3,7 @@
 use crate::ask::{self, CoordinatorArgs, Format};
 use clap::{Subcommand, ValueEnum};
 use evenkeel_coordinator_core::{
-    BeginRequest, ChangeEvent, ChangeEventsBody, ChangeView, ChangesView, Stage,
+    BeginRequest, ChangeEvent, ChangeEventsBody, ChangeView, ChangesView, PlanView, Stage,
 };
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -112,7 +112,8 @@ fn overview(view: &ChangesView) -> String {
     changes.collect::<Vec<_>>().join("\n\n")
 }
 
-fn details(change: &ChangeView) -> String {
+/// How far a pool is, what it waits for, and who follows it.
+pub fn details(change: &ChangeView) -> String {
     let mut text = format!(
         "pool {}: {}, step {}, for {}",
         change.pool,
@@ -120,6 +121,9 @@ fn details(change: &ChangeView) -> String {
         change.version,
         seconds(change.since_ms)
     );
+    if let Some(PlanView { number, moves, .. }) = change.ring {
+        text += &format!(", plan {number} of its ring (parts: {moves})");
+    }
     text += &format!("\n{}", change.hint);
     if change.proxies.is_empty() {
         return text;
@@ -160,8 +164,12 @@ fn begun(change: &ChangeView) -> String {
     )
 }
 
-fn withdrawn(change: &ChangeView) -> String {
-    format!("pool {} stays with its former servers", change.pool)
+/// What has become of a pool whose change was taken back.
+pub fn withdrawn(change: &ChangeView) -> String {
+    match change.ring {
+        Some(_) => format!("the ring of pool {} stays as it is", change.pool),
+        None => format!("pool {} stays with its former servers", change.pool),
+    }
 }
 
 /// A line for each event.
@@ -170,18 +178,21 @@ fn history(body: &ChangeEventsBody, now_unix_s: u64) -> String {
         return "nothing has happened since the coordinator was started".to_owned();
     }
     let rows = body.events.iter().rev().map(|event| {
-        let ChangeEvent { step, goal, .. } = event;
+        let ChangeEvent {
+            step, goal, plan, ..
+        } = event;
         let goal = goal.map(|goal| format!("to {goal}"));
+        let plan = plan.map(|plan| format!("plan {plan}"));
         [
             format!("{} s ago", now_unix_s.saturating_sub(event.unix_s.into())),
             event.pool.clone(),
             event.what.to_string(),
             step.version.to_string(),
             step.stage.to_string(),
-            goal.unwrap_or_else(|| event.proxies.join(", ")),
+            goal.or(plan).unwrap_or_else(|| event.proxies.join(", ")),
         ]
     });
-    let heads = "when|pool|what|step|stage|who, or where to";
+    let heads = "when|pool|what|step|stage|who, where to, or by what";
     ask::plain_table(heads.split('|'), rows).to_string()
 }
 
@@ -205,6 +216,7 @@ mod tests {
             version: 2,
             since_ms: 60,
             proxies: vec![proxy("p1", 2), proxy("p2", 1)],
+            ring: None,
             waits_for: vec!["p2".into()],
             hint: "waits for proxy p2".into(),
         }
@@ -239,6 +251,7 @@ mod tests {
             what,
             step: Step::FIRST,
             goal,
+            plan: None,
             proxies: proxies.iter().map(|name| (*name).to_owned()).collect(),
         };
         let events = vec![

@@ -4,7 +4,8 @@
 //! their place on the command line. [`up`] is the whole cluster on one machine, made of processes of this
 //! same binary; [`top`] shows what servers do, [`cachelets`] where their load is, [`plans`] how it is
 //! evened out, [`drain`] empties one, [`servers`] removes one that is gone, [`settings`] changes what holds for all,
-//! [`proxies`] shows who speaks for applications, and [`changes`] how pools pass from former servers to their own.
+//! [`proxies`] shows who speaks for applications, [`changes`] how pools pass from former servers to their own, and [`ring`] moves parts
+//! of pools whose hash space follows the load.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,7 @@ mod drain;
 mod environment;
 mod plans;
 mod proxies;
+mod ring;
 mod servers;
 mod settings;
 mod top;
@@ -70,6 +72,8 @@ enum Command {
     Proxies(Box<proxies::Args>),
     /// Shows and steers how pools pass from former servers to their own
     Changes(Box<changes::Args>),
+    /// Shows rings of pools whose hash space follows the load, and moves parts of them
+    Ring(Box<ring::Args>),
     /// Shows and changes the settings of a cluster
     Settings(Box<settings::Args>),
     /// Says where keys go through a proxy, and why
@@ -158,6 +162,7 @@ fn main() -> std::process::ExitCode {
         Command::Servers { command } => outcome(servers::run(&command)).into(),
         Command::Proxies(args) => outcome(proxies::run(&args)).into(),
         Command::Changes(args) => outcome(changes::run(&args)).into(),
+        Command::Ring(args) => outcome(ring::run(&args)).into(),
         Command::Settings(args) => outcome(settings::run(&args)).into(),
         Command::Explain(args) => outcome(evenkeel_proxy::explain(&args)).into(),
         Command::Bench { command } => match command {

@@ -44,6 +44,12 @@ fn bad_flags_are_named() {
         &["closing", "warming"],
     );
     refused(&["proxies", "remove"], &["NAME"]);
+    refused(&["ring"], &["--coordinator"]);
+    refused(
+        &["ring", "move", "main", "--from", "a", "--to", "b"],
+        &["--grains", "--proxies"],
+    );
+    refused(&["ring", "withdraw"], &["POOL"]);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use crate::hot_keys::{NEWS_EVENT_BYTES_MAX, NEWS_KEY_BYTES_MAX};
 use crate::loads::NEWS_LOAD_BYTES_MAX;
+use crate::rings::RING_MOVES_MAX;
+use evenkeel_placement::ring::SLICES_MAX;
 use evenkeel_types::map::{MIGRATIONS_MAX, NAME_LEN_MAX, SERVERS_MAX, VIRTUAL_NODES, WORKERS_MAX};
 
 /// New names of servers that are taken in a minute once the initial servers are there: more than anybody starts by hand, and
@@ -31,9 +33,13 @@ pub const HEARTBEAT_LEN_MAX: usize = 512 * 1024;
 /// Longest report on a migration in bytes: five numbers of up to 20 digits with their names.
 const MIGRATION_REPORT_LEN_MAX: usize = 160;
 
+/// Longest slice of a ring in bytes: four numbers of up to 10 digits with their names.
+const SLICE_LEN_MAX: usize = 80;
+
 /// Longest answer to a heartbeat in bytes, dominated by a map of [`SERVERS_MAX`] servers with the
-/// longest names and [`WORKERS_TOTAL_MAX`] workers. A member reads no more than that.
-pub const ANSWER_LEN_MAX: usize = 8 << 20;
+/// longest names and [`WORKERS_TOTAL_MAX`] workers, and by the plan of a ring of [`SLICES_MAX`] slices, of which an answer has one at most.
+/// A member reads no more than that.
+pub const ANSWER_LEN_MAX: usize = 16 << 20;
 
 /// Most cachelets of the maps that a coordinator makes: a cachelet without a virtual node would
 /// never hold a key.
@@ -61,5 +67,9 @@ const _: () = assert!(
             + CACHELETS_MAX * (32 + 17)
             + CACHELETS_MAX / QUARANTINED_PART * 6
             + MIGRATIONS_MAX * 160
+            + SLICES_MAX * SLICE_LEN_MAX
+            + RING_MOVES_MAX * SLICE_LEN_MAX
+            // A plan's servers, which were in a heartbeat.
+            + HEARTBEAT_LEN_MAX
             + 1024
 );

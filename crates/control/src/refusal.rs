@@ -74,6 +74,31 @@ pub enum Refusal {
         /// The pool.
         pool: String,
     },
+    /// A proxy works by a plan of a pool's ring that this coordinator has not made, as far as it knows.
+    #[error(
+        "the proxy works by a ring of pool {pool:?} that this coordinator does not know: restore the coordinator's state"
+    )]
+    ForeignRing {
+        /// The pool.
+        pool: String,
+    },
+    /// A pool has a ring for some proxies, and none for others.
+    #[error(
+        "pool {pool:?} has a ring (distribution = \"adaptive\") for this proxy or for those that are known, and not for both: \
+         give all proxies the same file; what nobody follows any more is forgotten by `evenkeel changes forget {pool}`"
+    )]
+    MixedRing {
+        /// The pool.
+        pool: String,
+    },
+    /// What a proxy's file says of a ring makes none.
+    #[error("pool {pool:?} makes no ring: {why}")]
+    BadRing {
+        /// The pool.
+        pool: String,
+        /// What is wrong.
+        why: String,
+    },
     /// The member works by a map that this coordinator has not made yet.
     #[error("the newest map has epoch {newest}, the member claims to work by {claimed}")]
     FutureEpoch {
@@ -194,6 +219,12 @@ pub enum Reason {
     TooManyPools,
     /// See [`Refusal::ForeignStep`].
     ForeignStep,
+    /// See [`Refusal::ForeignRing`].
+    ForeignRing,
+    /// See [`Refusal::MixedRing`].
+    MixedRing,
+    /// See [`Refusal::BadRing`].
+    BadRing,
     /// See [`Refusal::FutureEpoch`].
     FutureEpoch,
     /// See [`Refusal::ForeignMap`].
@@ -222,7 +253,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in order.
-    pub const ALL: [Reason; 20] = [
+    pub const ALL: [Reason; 23] = [
         Reason::WrongCluster,
         Reason::BadName,
         Reason::BadPort,
@@ -231,6 +262,9 @@ impl Reason {
         Reason::TooManyMigrations,
         Reason::TooManyPools,
         Reason::ForeignStep,
+        Reason::ForeignRing,
+        Reason::MixedRing,
+        Reason::BadRing,
         Reason::FutureEpoch,
         Reason::ForeignMap,
         Reason::DuplicateName,
@@ -256,6 +290,9 @@ impl Reason {
             Reason::TooManyMigrations => "too_many_migrations",
             Reason::TooManyPools => "too_many_pools",
             Reason::ForeignStep => "foreign_step",
+            Reason::ForeignRing => "foreign_ring",
+            Reason::MixedRing => "mixed_ring",
+            Reason::BadRing => "bad_ring",
             Reason::FutureEpoch => "future_epoch",
             Reason::ForeignMap => "foreign_map",
             Reason::DuplicateName => "duplicate_name",
@@ -290,6 +327,9 @@ impl Refusal {
             Refusal::TooManyMigrations { .. } => Reason::TooManyMigrations,
             Refusal::TooManyPools { .. } => Reason::TooManyPools,
             Refusal::ForeignStep { .. } => Reason::ForeignStep,
+            Refusal::ForeignRing { .. } => Reason::ForeignRing,
+            Refusal::MixedRing { .. } => Reason::MixedRing,
+            Refusal::BadRing { .. } => Reason::BadRing,
             Refusal::FutureEpoch { .. } => Reason::FutureEpoch,
             Refusal::ForeignMap => Reason::ForeignMap,
             Refusal::DuplicateName { .. } => Reason::DuplicateName,
@@ -315,9 +355,12 @@ impl Refusal {
             | Reason::BadWorkerCount
             | Reason::BadLoad
             | Reason::TooManyMigrations
-            | Reason::TooManyPools => Fault::Invalid,
+            | Reason::TooManyPools
+            | Reason::BadRing => Fault::Invalid,
             Reason::WrongCluster
             | Reason::ForeignStep
+            | Reason::ForeignRing
+            | Reason::MixedRing
             | Reason::FutureEpoch
             | Reason::ForeignMap
             | Reason::DuplicateName

@@ -54,6 +54,10 @@ pub struct RingWish {
 pub struct FollowedRing {
     /// Number of the plan that it works by; 0 for none.
     pub number: u64,
+    /// The plan's [incarnation](RingPlan::incarnation); 0 without a plan. A coordinator that has lost its state gives numbers out again, and
+    /// no incarnation.
+    #[serde(default)]
+    pub incarnation: u64,
     /// What its file says, as long as it has no plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wish: Option<RingWish>,

@@ -64,9 +64,10 @@ mod view;
 
 pub use self::core::{CoordinatorCore, Counters};
 pub use changes::{
-    BeginRequest, ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews, ChangeRefusal,
-    ChangeView, ChangesView, FollowerView, ForgottenPoolView, RemoveProxyRefusal, RemovedProxyView,
-    SavedChange, SavedChanges, SavedFollower,
+    BadMoves, BeginRequest, ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews, ChangeRefusal,
+    ChangeView, ChangesView, FollowerView, ForgottenPoolView, GrainsMove, LedRing, PlanView,
+    RemoveProxyRefusal, RemovedProxyView, RingMoveRequest, RingMoveView, RingServerView, RingView,
+    RingsView, SavedChange, SavedChanges, SavedFollower,
 };
 pub use cluster_hot_keys::{
     Balance, ClusterEventView, ClusterHotKeyEvents, ClusterHotKeysView, ClusterKeyView,

@@ -63,12 +63,12 @@ pub(crate) async fn forget(
     )
 }
 
-fn bad_name() -> Response {
+pub(crate) fn bad_name() -> Response {
     let text = "the path should name a pool";
     error(StatusCode::BAD_REQUEST, "bad_name", text.to_owned())
 }
 
-fn answer<T: Serialize>(done: Result<Result<T, ChangeRefusal>, Unsaved>) -> Response {
+pub(crate) fn answer<T: Serialize>(done: Result<Result<T, ChangeRefusal>, Unsaved>) -> Response {
     match done {
         Ok(Ok(view)) => Json(view).into_response(),
         Ok(Err(refusal)) => refused(&refusal),
@@ -85,6 +85,11 @@ fn refused(refusal: &ChangeRefusal) -> Response {
         ChangeRefusal::OtherCount { .. } => (StatusCode::CONFLICT, "other_count"),
         ChangeRefusal::PastReturn { .. } => (StatusCode::CONFLICT, "past_return"),
         ChangeRefusal::Unconfirmed { .. } => (StatusCode::CONFLICT, "unconfirmed"),
+        ChangeRefusal::HasRing { .. } => (StatusCode::CONFLICT, "has_ring"),
+        ChangeRefusal::NoRing { .. } => (StatusCode::CONFLICT, "no_ring"),
+        ChangeRefusal::PlanUnderWay { .. } => (StatusCode::CONFLICT, "plan_under_way"),
+        ChangeRefusal::Stranger { .. } => (StatusCode::CONFLICT, "stranger"),
+        ChangeRefusal::BadMoves { .. } => (StatusCode::BAD_REQUEST, "bad_moves"),
         ChangeRefusal::StillFollowed { .. } => (StatusCode::CONFLICT, "still_followed"),
     };
     error(status, reason, refusal.to_string())

@@ -23,6 +23,7 @@ use crate::migrations;
 use crate::pages;
 use crate::plans;
 use crate::proxies;
+use crate::rings;
 use crate::servers;
 use evenkeel_control::http::{ErrorBody, ErrorDetail, NOT_LEADER};
 use evenkeel_coordinator_core::limits::{ANSWER_LEN_MAX, HEARTBEAT_LEN_MAX};
@@ -64,6 +65,8 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
         .route("/api/v1/changes/{pool}/begin", post(changes::begin))
         .route("/api/v1/changes/{pool}/withdraw", post(changes::withdraw))
         .route("/api/v1/changes/{pool}/forget", post(changes::forget))
+        .route("/api/v1/rings", get(rings::list))
+        .route("/api/v1/rings/{pool}/moves", post(rings::begin_move))
         .route("/api/v1/events", get(events))
         .route("/api/v1/settings", get(settings).put(put_settings))
         .route("/api/v1/drain", post(servers::drain))

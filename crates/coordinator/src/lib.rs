@@ -36,6 +36,7 @@ mod patient;
 mod plans;
 mod proxies;
 mod reach;
+mod rings;
 mod serve;
 mod servers;
 mod state_file;

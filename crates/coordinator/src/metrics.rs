@@ -63,7 +63,7 @@ families! {
         };
     }
     CHANGES of ChangesView {
-        pool_changes[stage] => gauge, "Pools that pass from former servers to their own, by how far they are.", |view, to| {
+        pool_changes[stage] => gauge, "Pools that pass from former servers to their own, and rings, by how far their change or plan is.", |view, to| {
             let count = |stage| view.changes.iter().filter(|change| change.stage == stage).count();
             to.by(Stage::ALL.map(|stage| (stage.as_str(), count(stage))));
         };
@@ -77,6 +77,7 @@ families! {
         pool_changes_withdrawn[by] => counter,
             "Changes of pools that were taken back: by an operator, or because proxies did not acknowledge in time that requests wait.",
             |counts, to| to.by([("operator", counts.withdrawn), ("unacknowledged", counts.unacknowledged)]);
+        ring_plans => counter, "Plans by which parts of rings change hands that were begun.", |counts, to| to.one(counts.plans);
         pool_steps_taken_over => counter, "Steps that proxies were told and this coordinator did not know of.",
             |counts, to| to.one(counts.taken_over);
     }

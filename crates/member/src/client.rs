@@ -16,7 +16,7 @@ use evenkeel_coordinator_core::{
     BeginRequest, ChangeEvent, ChangeEventsBody, ChangeView, ChangesView, ClusterLoadsView,
     DrainRequest, DrainView, DrainsView, ForgottenPoolView, HeatView, LoadOrder, MapEvent,
     MigrationRequest, MigrationView, MigrationsView, ProxiesView, ReleasedView, RemovedProxyView,
-    RemovedView, ServerView, ServersView, Settings,
+    RemovedView, RingMoveRequest, RingView, RingsView, ServerView, ServersView, Settings,
 };
 
 /// A client of one coordinator. Every call takes at most a second.
@@ -75,6 +75,11 @@ pub fn check_address(text: &str) -> Result<(), BadEndpoint> {
 fn change_path(pool: &str, what: &str) -> String {
     let pool = utf8_percent_encode(pool, NON_ALPHANUMERIC);
     format!("/api/v1/changes/{pool}/{what}")
+}
+
+fn ring_path(pool: &str, what: &str) -> String {
+    let pool = utf8_percent_encode(pool, NON_ALPHANUMERIC);
+    format!("/api/v1/rings/{pool}/{what}")
 }
 
 impl ApiClient {
@@ -235,6 +240,26 @@ impl ApiClient {
     /// (`still_followed`).
     pub fn forget_change(&self, pool: &str) -> ClientResult<ForgottenPoolView> {
         self.post(&change_path(pool, "forget"), &())
+    }
+
+    /// The rings of all pools whose hash space follows the load.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached.
+    pub fn rings(&self) -> ClientResult<RingsView> {
+        self.get("/api/v1/rings")
+    }
+
+    /// Lets parts of a pool's ring change hands; returns it as it is then, which is before anybody has followed. To take it back,
+    /// [withdraw](Self::withdraw_change) the pool's change.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached or cannot save the order, knows no such pool (`unknown_pool`), or cannot move so: see
+    /// [`ChangeRefusal`](evenkeel_coordinator_core::ChangeRefusal).
+    pub fn begin_ring_move(&self, pool: &str, request: &RingMoveRequest) -> ClientResult<RingView> {
+        self.post(&ring_path(pool, "moves"), request)
     }
 
     /// The last map changes, oldest first.

@@ -91,6 +91,11 @@ impl PlannedRing {
         self.number
     }
 
+    /// What names the ring.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
     /// Whether all keys are where they were before the ring, by their own names.
     pub fn is_as_adopted(&self) -> bool {
         self.after.is_none()

@@ -107,6 +107,7 @@ impl FollowedState {
             told,
             acknowledged: acknowledged.min(told.map_or(0, |step| step.version)),
             ring: self.wish.clone().map(|wish| FollowedRing {
+                incarnation: self.ring().map_or(0, |ring| ring.incarnation()),
                 number,
                 wish: (number == 0).then_some(wish),
                 counts,

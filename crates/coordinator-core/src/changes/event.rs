@@ -33,11 +33,17 @@ pub enum ChangeNews {
     ProxyRemoved,
     /// An operator has forgotten the pool, which nobody followed any more.
     PoolForgotten,
+    /// A proxy has asked for a ring, and there is one.
+    RingMade,
+    /// An operator has ordered that parts of a ring move.
+    PlanOrdered,
+    /// Such an order has become the plan of the ring.
+    PlanBegun,
 }
 
 impl ChangeNews {
     /// All of them, in order.
-    pub const ALL: [ChangeNews; 10] = [
+    pub const ALL: [ChangeNews; 13] = [
         ChangeNews::StepPublished,
         ChangeNews::GoalSet,
         ChangeNews::Withdrawn,
@@ -48,6 +54,9 @@ impl ChangeNews {
         ChangeNews::ProxyLeft,
         ChangeNews::ProxyRemoved,
         ChangeNews::PoolForgotten,
+        ChangeNews::RingMade,
+        ChangeNews::PlanOrdered,
+        ChangeNews::PlanBegun,
     ];
 
     /// Its name in answers; stable.
@@ -63,6 +72,9 @@ impl ChangeNews {
             ChangeNews::ProxyLeft => "proxy_left",
             ChangeNews::ProxyRemoved => "proxy_removed",
             ChangeNews::PoolForgotten => "pool_forgotten",
+            ChangeNews::RingMade => "ring_made",
+            ChangeNews::PlanOrdered => "plan_ordered",
+            ChangeNews::PlanBegun => "plan_begun",
         }
     }
 }
@@ -87,6 +99,9 @@ pub struct ChangeEvent {
     /// The goal that was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<Stage>,
+    /// Number of the plan of a ring that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<u64>,
     /// The proxies that it is about: who came or went, or did not acknowledge.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proxies: Vec<String>,
@@ -110,6 +125,8 @@ pub struct ChangeCounts {
     pub unacknowledged: u64,
     /// Steps that were taken over from proxies.
     pub taken_over: u64,
+    /// Plans of rings that were begun.
+    pub plans: u64,
 }
 
 /// What has happened, and whether it is to be saved.
@@ -130,28 +147,32 @@ impl Journal {
         proxies: Vec<String>,
         step: Step,
     ) {
-        self.count(what);
-        self.has_news = true;
         self.push(ChangeEvent {
-            unix_s: now.unix,
-            pool: pool.to_owned(),
-            what,
-            step,
-            goal: None,
             proxies,
+            ..event(now, pool, what, step)
         });
     }
 
     /// Notes that an operator has set a goal.
     pub(super) fn note_goal(&mut self, now: Now, pool: &str, goal: Stage, step: Step) {
-        self.has_news = true;
         self.push(ChangeEvent {
-            unix_s: now.unix,
-            pool: pool.to_owned(),
-            what: ChangeNews::GoalSet,
-            step,
             goal: Some(goal),
-            proxies: Vec::new(),
+            ..event(now, pool, ChangeNews::GoalSet, step)
+        });
+    }
+
+    /// Notes what is to be saved of a ring's plan.
+    pub(super) fn note_plan(
+        &mut self,
+        now: Now,
+        pool: &str,
+        what: ChangeNews,
+        plan: u64,
+        step: Step,
+    ) {
+        self.push(ChangeEvent {
+            plan: Some(plan),
+            ..event(now, pool, what, step)
         });
     }
 
@@ -161,15 +182,30 @@ impl Journal {
             ChangeNews::Withdrawn => self.counts.withdrawn += 1,
             ChangeNews::WithdrawnUnacknowledged => self.counts.unacknowledged += 1,
             ChangeNews::TakenOver => self.counts.taken_over += 1,
+            ChangeNews::PlanBegun => self.counts.plans += 1,
             _ => {}
         }
     }
 
     fn push(&mut self, event: ChangeEvent) {
+        self.count(event.what);
+        self.has_news = true;
         if self.events.len() == CHANGE_EVENTS_MAX {
             self.events.pop_front();
         }
         self.events.push_back(event);
+    }
+}
+
+fn event(now: Now, pool: &str, what: ChangeNews, step: Step) -> ChangeEvent {
+    ChangeEvent {
+        unix_s: now.unix,
+        pool: pool.to_owned(),
+        what,
+        step,
+        goal: None,
+        plan: None,
+        proxies: Vec::new(),
     }
 }
 

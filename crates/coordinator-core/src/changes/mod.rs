@@ -25,10 +25,15 @@
 //!   proxies that know better call again within that time.
 //! - A change that is done stays known when all proxies have ended: they come back and must not begin with the former servers. An operator
 //!   [forgets](Changes::forget_pool) it.
+//!
+//! A pool whose hash space follows the load goes through the same stages with each plan of its ring: see `rings.rs`.
 
 mod event;
 mod orders;
 mod refusal;
+mod ring_orders;
+mod ring_view;
+mod rings;
 mod saved;
 mod view;
 
@@ -45,12 +50,17 @@ use crate::limits::{
     PROXIES_MAX, YOUNG_FOR,
 };
 use event::Journal;
+use rings::Strangers;
 
 pub use event::{ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews};
 pub use refusal::{ChangeRefusal, RemoveProxyRefusal};
+pub use ring_orders::{BadMoves, GrainsMove, RingMoveRequest};
+pub use ring_view::{RingMoveView, RingServerView, RingView, RingsView};
+pub use rings::LedRing;
 pub use saved::{SavedChange, SavedChanges, SavedFollower};
 pub use view::{
-    BeginRequest, ChangeView, ChangesView, FollowerView, ForgottenPoolView, RemovedProxyView,
+    BeginRequest, ChangeView, ChangesView, FollowerView, ForgottenPoolView, PlanView,
+    RemovedProxyView,
 };
 
 /// Newest version that is taken over from a proxy: as many again are left for what follows.
@@ -63,10 +73,13 @@ pub(crate) struct Changes {
     silent: Duration,
     /// When this process began.
     began: Instant,
+    /// The coordinator's.
+    lineage: u64,
     /// By the pool's name. At most [`FOLLOWED_POOLS_MAX`].
     pools: BTreeMap<String, Led>,
     /// Those that follow, by name. At most [`PROXIES_MAX`].
     proxies: BTreeMap<String, Life>,
+    strangers: Strangers,
     journal: Journal,
 }
 
@@ -74,6 +87,8 @@ pub(crate) struct Changes {
 #[derive(Debug)]
 struct Led {
     change: Change,
+    /// What the change is a plan of, in a pool whose hash space follows the load.
+    ring: Option<LedRing>,
     /// It was among what this process began with.
     is_restored: bool,
     /// Its step was taken over from a proxy, and no operator has said since how many there are.
@@ -100,6 +115,7 @@ impl Led {
     fn new(now: Instant) -> Self {
         Led {
             change: Change::default(),
+            ring: None,
             is_restored: false,
             is_taken_over: false,
             is_held_up: false,
@@ -165,17 +181,19 @@ impl Life {
 
 impl Changes {
     /// Nobody follows anything.
-    pub(crate) fn new(silent: Duration, now: Instant) -> Self {
+    pub(crate) fn new(silent: Duration, lineage: u64, now: Instant) -> Self {
         Changes {
             silent,
             began: now,
+            lineage,
             pools: BTreeMap::new(),
             proxies: BTreeMap::new(),
+            strangers: Strangers::default(),
             journal: Journal::default(),
         }
     }
 
-    /// Whether what a proxy says can be used. O(pools).
+    /// Whether what a proxy says can be used. O(pools), and O(points) for each ring that there is not yet.
     ///
     /// # Errors
     /// Why not.
@@ -190,6 +208,7 @@ impl Changes {
                 let pool = followed.pool.clone();
                 return Err(Refusal::ForeignStep { pool });
             }
+            self.check_ring(followed)?;
         }
         let is_new = |pool: &&&String| !self.pools.contains_key(**pool);
         let count = self.pools.len() + listed.iter().filter(is_new).count();
@@ -241,6 +260,8 @@ impl Changes {
         let name = &heartbeat.name;
         let known = self.proxies.get(name).map(|life| life.boot);
         let is_holder = known == Some(heartbeat.boot);
+        let is_life = |boot| !heartbeat.leaves || boot == heartbeat.boot;
+        self.strangers.forget(name, is_life);
         if heartbeat.leaves {
             if is_holder {
                 self.forget_proxy(now, name, ChangeNews::ProxyLeft);
@@ -300,6 +321,11 @@ impl Changes {
 
     fn hear_of(&mut self, now: Now, heartbeat: &Heartbeat, followed: &FollowedPool) {
         let (pool, name) = (&followed.pool, &heartbeat.name);
+        if let Some(theirs) = &followed.ring
+            && !self.make_ring(now, pool, theirs)
+        {
+            return;
+        }
         let led = self.pools.entry(pool.clone());
         let led = led.or_insert_with(|| Led::new(now.monotonic));
         let (before, known) = (led.change.step(), led.boot_of(name));
@@ -370,12 +396,19 @@ impl Changes {
         let Some(led) = self.pools.get_mut(pool) else {
             return;
         };
+        if led.begin_plan() {
+            led.since = now.monotonic;
+            let number = led.ring.as_ref().map_or(0, |ring| ring.plan.number);
+            (self.journal).note_plan(now, pool, ChangeNews::PlanBegun, number, led.change.step());
+        }
         while led.rests_until() <= Some(now.monotonic) && led.change.advance() {
             led.since = now.monotonic;
             let step = led.change.step();
             (self.journal).note(now, pool, ChangeNews::StepPublished, Vec::new(), step);
         }
-        if led.change.is_over() && led.change.step().stage == Stage::Former {
+        // A ring is not made anew by proxies that come back: its parts are where they have moved to.
+        let is_over = led.change.is_over() && led.change.step().stage == Stage::Former;
+        if is_over && led.ring.is_none() {
             self.pools.remove(pool);
             self.journal.has_news = true;
         }
@@ -434,7 +467,9 @@ impl Changes {
         let name = &heartbeat.name;
         let mut steps = Vec::new();
         let mut hurries = false;
+        let mut has_room = true;
         for followed in &heartbeat.pools {
+            let is_strange = self.strangers.of(&followed.pool).is_some();
             let Some(led) = self.pools.get_mut(&followed.pool) else {
                 continue;
             };
@@ -447,12 +482,18 @@ impl Changes {
             if is_young && followed.told.is_none() && led.change.step() == Step::FIRST {
                 continue;
             }
+            if followed.told.is_none() && led.ring.is_some() && is_strange {
+                continue;
+            }
             hurries |= led.is_changing(now);
-            steps.push(PoolStep {
-                pool: followed.pool.clone(),
-                step: led.change.step(),
-                ring: None,
-            });
+            // An answer has room for one plan. Who is told of others asks again soon.
+            match led.told(followed, has_room) {
+                Some(told) => {
+                    has_room &= told.ring.as_ref().is_none_or(|ring| ring.plan.is_none());
+                    steps.push(told);
+                }
+                None => hurries = true,
+            }
         }
         if hurries {
             self.note_hurried(now, heartbeat);
@@ -474,6 +515,7 @@ impl Changes {
         for life in self.proxies.values_mut() {
             life.heard = now;
         }
+        self.strangers.notice_pause(now);
     }
 
     /// Whether something is to be saved since this was last asked.

@@ -6,7 +6,7 @@ use evenkeel_types::{Instant, Now};
 use super::{ChangeNews, ChangeRefusal, Changes, Led};
 
 impl Changes {
-    fn led(&mut self, pool: &str) -> Result<&mut Led, ChangeRefusal> {
+    pub(super) fn led(&mut self, pool: &str) -> Result<&mut Led, ChangeRefusal> {
         let led = self.pools.get_mut(pool);
         led.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })
     }
@@ -26,6 +26,9 @@ impl Changes {
             return Err(ChangeRefusal::NoProxies);
         }
         let led = self.led(pool)?;
+        if led.ring.is_some() {
+            return Err(ChangeRefusal::HasRing { pool: pool.into() });
+        }
         let set = led.change.set_goal(goal, proxies);
         set.map_err(|refused| ChangeRefusal::of(pool, proxies, &refused))?;
         if core::mem::take(&mut led.is_taken_over) {
@@ -48,8 +51,15 @@ impl Changes {
             return Err(ChangeRefusal::Unconfirmed { pool, stage });
         }
         let followers = led.change.followers().len();
-        let withdrawn = led.change.withdraw();
-        withdrawn.map_err(|refused| ChangeRefusal::of(pool, followers, &refused))?;
+        // What waits to begin has not gone anywhere yet.
+        let waited = led
+            .ring
+            .as_mut()
+            .map(|ring| core::mem::take(&mut ring.waiting));
+        if waited.is_none_or(|moves| moves.is_empty()) {
+            let withdrawn = led.change.withdraw();
+            withdrawn.map_err(|refused| ChangeRefusal::of(pool, followers, &refused))?;
+        }
         let step = led.change.step();
         if step != before {
             led.since = now.monotonic;
@@ -75,13 +85,15 @@ impl Changes {
         Ok(())
     }
 
-    /// When a proxy was last heard that follows a pool.
+    /// When a proxy was last heard that follows a pool, or was refused because of its ring.
     pub(crate) fn last_heard(&self, proxy: &str) -> Option<Instant> {
-        self.proxies.get(proxy).map(|life| life.heard)
+        let known = self.proxies.get(proxy).map(|life| life.heard);
+        known.max(self.strangers.last_heard(proxy))
     }
 
     /// The process of a proxy has ended, as an operator says. Gives the pools that it followed.
     pub(crate) fn remove(&mut self, now: Now, proxy: &str) -> Vec<String> {
+        self.strangers.forget(proxy, |_| true);
         self.forget_proxy(now, proxy, ChangeNews::ProxyRemoved)
     }
 }

@@ -3,8 +3,10 @@
 use evenkeel_schemes::change::NoChange;
 use evenkeel_schemes::stage::Stage;
 
+use super::BadMoves;
+
 /// Why something is not done with a pool's change. Nothing has changed then.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ChangeRefusal {
     /// Nobody follows it here.
     #[error(
@@ -66,6 +68,52 @@ pub enum ChangeRefusal {
         pool: String,
         /// Where it is.
         stage: Stage,
+    },
+    /// A ring moves by parts.
+    #[error(
+        "pool {pool} has a ring, which has no former servers; parts of it move: \
+         `evenkeel ring move {pool} --from SERVER --to SERVER --grains N --proxies N`"
+    )]
+    HasRing {
+        /// The pool.
+        pool: String,
+    },
+    /// There is nothing to move parts of.
+    #[error(
+        "pool {pool} has no ring: no proxy has it with distribution = \"adaptive\" in its file"
+    )]
+    NoRing {
+        /// The pool.
+        pool: String,
+    },
+    /// One plan after the other.
+    #[error(
+        "plan {number} of the ring of pool {pool} is under way: wait for its end, or take it back: `evenkeel ring withdraw {pool}`"
+    )]
+    PlanUnderWay {
+        /// The pool.
+        pool: String,
+        /// The plan's number.
+        number: u64,
+    },
+    /// A proxy works by a plan that this coordinator has not.
+    #[error(
+        "proxy {proxy} works by a ring of pool {pool} that this coordinator does not know: restore the coordinator's state; if \
+         the proxy's process has ended: `evenkeel proxies remove {proxy}`"
+    )]
+    Stranger {
+        /// The pool.
+        pool: String,
+        /// The proxy.
+        proxy: String,
+    },
+    /// Parts that cannot move so.
+    #[error("the ring of pool {pool} is not moved: {why}")]
+    BadMoves {
+        /// The pool.
+        pool: String,
+        /// What is wrong.
+        why: BadMoves,
     },
     /// Proxies follow it.
     #[error(

@@ -8,11 +8,11 @@ use evenkeel_schemes::change::{Change, VERSION_MAX};
 use evenkeel_types::{BootId, Instant};
 use serde::{Deserialize, Serialize};
 
-use super::{Changes, Led, Life};
+use super::{Changes, Led, LedRing, Life};
 use crate::limits::{FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, PROXIES_MAX};
 
 /// The changes of pools that a coordinator leads.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SavedChanges {
     /// By the pool's name.
     #[serde(default)]
@@ -23,13 +23,16 @@ pub struct SavedChanges {
 }
 
 /// The change of a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedChange {
     /// Step, goal, and who follows.
     pub change: Change,
     /// It was taken over from a proxy, and no operator has said since how many there are.
     #[serde(default)]
     pub taken_over: bool,
+    /// Its ring, in a pool whose hash space follows the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ring: Option<LedRing>,
 }
 
 /// The process that has a proxy's name.
@@ -60,16 +63,25 @@ impl SavedChanges {
         if self.proxies.values().any(is_long) {
             return Some("a proxy has too many former lives");
         }
-        (self.pools.values()).find_map(|saved| self.contradiction_of(&saved.change))
+        (self.pools.values()).find_map(|saved| self.contradiction_of(saved))
     }
 
-    fn contradiction_of(&self, change: &Change) -> Option<&'static str> {
+    fn contradiction_of(&self, saved: &SavedChange) -> Option<&'static str> {
+        let change = &saved.change;
         let step = change.step();
         if !(1..=VERSION_MAX).contains(&step.version) {
             return Some("a step's version is none");
         }
         if change.goal() < step.stage {
             return Some("a change has passed its goal");
+        }
+        if let Some(ring) = &saved.ring {
+            if saved.taken_over {
+                return Some("a step of a ring was taken over");
+            }
+            if let Some(what) = ring.contradiction(step, change.goal()) {
+                return Some(what);
+            }
         }
         let is_known = |(name, boot): (&String, BootId)| {
             let known = self.proxies.get(name);
@@ -84,9 +96,15 @@ impl SavedChanges {
 
 impl Changes {
     /// Those of a former coordinator go on: each proxy was heard now, and each step was just published.
-    pub(crate) fn restore(silent: Duration, now: Instant, saved: SavedChanges) -> Self {
+    pub(crate) fn restore(
+        silent: Duration,
+        lineage: u64,
+        now: Instant,
+        saved: SavedChanges,
+    ) -> Self {
         let led = |saved: SavedChange| Led {
             change: saved.change,
+            ring: saved.ring,
             is_restored: true,
             is_taken_over: saved.taken_over,
             is_held_up: false,
@@ -104,7 +122,7 @@ impl Changes {
         Changes {
             pools: pools.map(|(pool, saved)| (pool, led(saved))).collect(),
             proxies: proxies.map(|(name, saved)| (name, life(saved))).collect(),
-            ..Changes::new(silent, now)
+            ..Changes::new(silent, lineage, now)
         }
     }
 
@@ -113,6 +131,7 @@ impl Changes {
         let change = |led: &Led| SavedChange {
             change: led.change.clone(),
             taken_over: led.is_taken_over,
+            ring: led.ring.clone(),
         };
         let follower = |life: &Life| SavedFollower {
             boot: life.boot,

@@ -35,10 +35,24 @@ pub struct ChangeView {
     pub since_ms: u64,
     /// Who follows, by name.
     pub proxies: Vec<FollowerView>,
+    /// In a pool whose hash space follows the load: the plan of its ring that goes through the stages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ring: Option<PlanView>,
     /// Names of those that have not acknowledged the present step.
     pub waits_for: Vec<String>,
     /// What it waits for and what to do, in one sentence for people.
     pub hint: String,
+}
+
+/// The plan of a ring, in short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanView {
+    /// Its number, from 1.
+    pub number: u64,
+    /// How many parts move by it.
+    pub moves: usize,
+    /// How many are to move by the next one, which waits for its end.
+    pub waiting: usize,
 }
 
 /// A proxy that follows a pool.
@@ -111,6 +125,11 @@ impl Changes {
             version: change.step().version,
             since_ms: millis(now.since(led.since)),
             proxies: change.followers().iter().map(proxy).collect(),
+            ring: led.ring.as_ref().map(|ring| PlanView {
+                number: ring.plan.number,
+                moves: ring.plan.moves.len(),
+                waiting: ring.waiting.len(),
+            }),
             waits_for: change.waits_for().map(str::to_owned).collect(),
             hint: self.hint(now, pool, led),
         }
@@ -125,6 +144,12 @@ impl Changes {
     fn hint(&self, now: Instant, pool: &str, led: &Led) -> String {
         let change = &led.change;
         let stage = change.step().stage;
+        let stranger = self.strangers.of(pool).filter(|_| led.ring.is_some());
+        if let Some(proxy) = stranger {
+            return format!(
+                "proxy {proxy} works by a ring that is not known here: restore the coordinator's state; nothing begins until then"
+            );
+        }
         if change.followers().is_empty() {
             return format!(
                 "no proxy follows the pool any more; when none has it in its file: evenkeel changes forget {pool}"
@@ -137,6 +162,10 @@ impl Changes {
             return waits;
         }
         match stage {
+            Stage::Former | Stage::Done if led.ring.is_some() && !change.is_under_way() => format!(
+                "the ring stands; to move parts of it, N being the number of proxies that have the pool: evenkeel ring move {pool} --from SERVER --to SERVER --grains N --proxies N"
+            ),
+            _ if led.ring.is_some() => "the next step is about to be published".into(),
             Stage::Former => format!(
                 "the former servers are asked; to go on, N being the number of proxies that have the pool: evenkeel changes begin {pool} --to warming --proxies N"
             ),

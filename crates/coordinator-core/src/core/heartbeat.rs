@@ -167,7 +167,11 @@ impl CoordinatorCore {
     }
 
     fn hear_proxy(&mut self, now: Now, heartbeat: &Heartbeat) -> Result<(), Refusal> {
-        self.changes.check(now.monotonic, heartbeat)?;
+        if let Err(refusal) = self.changes.check(now.monotonic, heartbeat) {
+            self.changes
+                .note_refused(now.monotonic, heartbeat, &refusal);
+            return Err(refusal);
+        }
         self.members.hear_proxy(now.monotonic, heartbeat)?;
         self.changes.hear(now, heartbeat);
         self.counters.proxy_heartbeats += 1;

@@ -14,7 +14,7 @@ use evenkeel_hotkeys::settings::Settings;
 use evenkeel_types::map::{ClusterMap, ServerEntry};
 use evenkeel_types::{BootId, Epoch, Instant, Now, ServerId};
 
-use crate::changes::{ChangeCounts, ChangeEvent, Changes, ChangesView};
+use crate::changes::{ChangeCounts, ChangeEvent, Changes, ChangesView, RingsView};
 use crate::cluster_hot_keys::{
     ClusterHotKeyEvents, ClusterHotKeys, ClusterHotKeysView, HotKeyEventCounts,
 };
@@ -117,7 +117,7 @@ impl CoordinatorCore {
             leader: 0,
             settings: Settings::default(),
             members: Members::new(config.silent, now),
-            changes: Changes::new(config.silent, now),
+            changes: Changes::new(config.silent, lineage, now),
             takeover: Takeover::default(),
             draft: MapDraft::default(),
             migrations: Migrations::default(),
@@ -161,7 +161,7 @@ impl CoordinatorCore {
         core.deaths = Deaths::restore(now, state.deaths);
         let silent = core.config.silent;
         core.members = Members::restore(silent, now, state.servers, state.electorates);
-        core.changes = Changes::restore(silent, now, state.changes);
+        core.changes = Changes::restore(silent, core.lineage, now, state.changes);
         core.map = match core.saved_state().document() {
             Some(document) => Some(Arc::new(
                 ClusterMap::new(document).map_err(StateError::from)?,
@@ -333,7 +333,12 @@ impl CoordinatorCore {
         self.changes.views(now)
     }
 
-    /// The last [`limits::CHANGE_EVENTS_MAX`] events of these, oldest first. Those of a former process are not among them.
+    /// The rings of the pools whose hash space follows the load, to be shown.
+    pub fn rings(&self, now: Instant) -> RingsView {
+        self.changes.rings(now)
+    }
+
+    /// The last [`limits::CHANGE_EVENTS_MAX`] events of changes, oldest first. Those of a former process are not among them.
     pub fn change_events(&self) -> impl ExactSizeIterator<Item = &ChangeEvent> {
         self.changes.events()
     }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::CoordinatorCore;
 use crate::changes::{
     ChangeRefusal, ChangeView, ForgottenPoolView, RemoveProxyRefusal, RemovedProxyView,
+    RingMoveRequest, RingView,
 };
 use crate::duration::millis;
 use crate::event::{Cause, Change};
@@ -167,6 +168,25 @@ impl CoordinatorCore {
         self.finish(now);
         let pool = pool.to_owned();
         Ok(ForgottenPoolView { pool })
+    }
+
+    /// Lets parts of a pool's ring change hands, for an operator. It begins when all proxies work by the last step of the plan before, and goes
+    /// through by itself. Gives the ring as it is then.
+    ///
+    /// # Errors
+    ///
+    /// See [`ChangeRefusal`]; then nothing has changed.
+    pub fn begin_ring_move(
+        &mut self,
+        now: Now,
+        pool: &str,
+        request: &RingMoveRequest,
+    ) -> Result<RingView, ChangeRefusal> {
+        self.notice_pause(now.monotonic);
+        self.changes.order_moves(now, pool, request)?;
+        self.finish(now);
+        let view = self.changes.ring(now.monotonic, pool);
+        view.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })
     }
 
     fn change(&self, now: Now, pool: &str) -> Result<ChangeView, ChangeRefusal> {

@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use evenkeel_control::rings::{FollowedRing, RingPlan, RingWish};
 use evenkeel_control::{FollowedPool, PoolStep};
 use evenkeel_coordinator::Args;
-use evenkeel_coordinator_core::{BeginRequest, ChangeNews, ChangeView, MemberKind, Stage};
+use evenkeel_coordinator_core::{
+    BeginRequest, ChangeNews, ChangeView, GrainsMove, MemberKind, RingMoveRequest, Stage,
+};
 use evenkeel_member::client::{ApiClient, ClientError, ClientResult};
 use evenkeel_member::{MemberEvent, MemberHandle, Report};
+use evenkeel_placement::config::{PlacementConfig, Server};
 use evenkeel_testkit::poll_until;
 use serde_json::json;
 
@@ -25,6 +29,8 @@ struct Told {
     steps: BTreeMap<String, PoolStep>,
     /// What was told of the first pool, one after the other.
     stages: Vec<Stage>,
+    /// The newest plan of its ring.
+    plan: Option<Arc<RingPlan>>,
     refused: Option<String>,
     has_lost_name: bool,
 }
@@ -35,6 +41,10 @@ impl Follower {
     }
 
     fn of_life(coordinator: SocketAddr, n: u16, boot: u64) -> Follower {
+        Follower::of(coordinator, n, boot, None)
+    }
+
+    fn of(coordinator: SocketAddr, n: u16, boot: u64, wish: Option<RingWish>) -> Follower {
         let told = Arc::new(Mutex::new(Told::default()));
         let (said, heard) = (Arc::clone(&told), Arc::clone(&told));
         let report = move || {
@@ -45,7 +55,7 @@ impl Follower {
                     pool: "main".into(),
                     told: step,
                     acknowledged: step.map_or(0, |step| step.version),
-                    ring: None,
+                    ring: wish.as_ref().map(|wish| followed_ring(&told, wish)),
                 }],
                 ..Report::default()
             }
@@ -55,6 +65,8 @@ impl Follower {
             match event {
                 MemberEvent::Step(step) => {
                     told.stages.push(step.step.stage);
+                    let plan = step.ring.as_ref().and_then(|ring| ring.plan.clone());
+                    told.plan = plan.or(told.plan.take());
                     told.steps.insert(step.pool.clone(), step);
                 }
                 MemberEvent::Refused { reason, .. } => told.refused = Some(reason),
@@ -70,6 +82,16 @@ impl Follower {
     fn stage(&self) -> Option<Stage> {
         let told = self.told.lock().unwrap();
         told.stages.last().copied()
+    }
+}
+
+fn followed_ring(told: &Told, wish: &RingWish) -> FollowedRing {
+    let plan = told.plan.as_ref();
+    FollowedRing {
+        counts: None,
+        number: plan.map_or(0, |plan| plan.number),
+        incarnation: plan.map_or(0, |plan| plan.incarnation),
+        wish: plan.is_none().then(|| wish.clone()),
     }
 }
 
@@ -181,6 +203,73 @@ fn a_pool_is_changed_over_restarts_of_the_coordinator_with_and_without_its_state
     wait_for_followers(&client, 0);
     assert_eq!(client.forget_change("main").unwrap().pool, "main");
     assert_eq!(client.changes().unwrap().changes, []);
+}
+
+#[test]
+fn a_part_of_a_ring_moves_over_a_restart_of_the_coordinator() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Args {
+        state: Some(folder.path().join("state")),
+        ..lively()
+    };
+    let running = Running::start(&first);
+    let at = running.address;
+    let servers = ["m1", "m2"].map(|host| Server::new(host, 11_211));
+    let wish = RingWish {
+        even: true,
+        placement: PlacementConfig {
+            servers: servers.into(),
+            ..PlacementConfig::default()
+        },
+    };
+    let followers = [1, 2].map(|n| Follower::of(at, n, n.into(), Some(wish.clone())));
+    let client = running.client();
+    wait_for_followers(&client, 2);
+    let request = |proxies| RingMoveRequest {
+        grains: vec![GrainsMove {
+            from: "m1".into(),
+            to: "m2".into(),
+            grains: 100,
+        }],
+        proxies,
+        ..RingMoveRequest::default()
+    };
+    let order = |client: &ApiClient, proxies| client.begin_ring_move("main", &request(proxies));
+    assert_eq!(reason(order(&client, 3)), (409, "other_count".into()));
+    assert_eq!(
+        reason(begin(&client, Stage::Done, 2)),
+        (409, "has_ring".into())
+    );
+    let (status, answer) = call(at, "POST", "/api/v1/rings/main/moves", "{\"proxies\":2}");
+    assert_eq!(status, 400, "{answer}");
+    assert!(answer.contains("\"bad_moves\""), "{answer}");
+    let ordered = order(&client, 2).unwrap();
+    assert!(ordered.change.ring.is_some(), "{ordered:?}");
+    drop(running);
+
+    let running = Running::start(&Args {
+        listen: at.to_string(),
+        ..first
+    });
+    let client = running.client();
+    poll_until(DEADLINE, "the moved ring", || {
+        let ring = client.rings().ok()?.rings.pop()?;
+        let change = &ring.change;
+        if change.stage == Stage::Former && change.goal == Stage::Former {
+            // A machine with much else to do may have let requests wait for too long.
+            let _ = order(&client, 2);
+        }
+        (change.stage == Stage::Done).then_some(())
+    });
+    let ring = client.rings().unwrap().rings.remove(0);
+    assert!(ring.servers[1].share > 0.52, "{ring:?}");
+    poll_until(DEADLINE, "all proxies", || {
+        let is_there = |follower: &Follower| follower.stage() == Some(Stage::Done);
+        followers.iter().all(is_there).then_some(())
+    });
+    let [one, other] = followers.map(|it| it.told.lock().unwrap().plan.clone().unwrap());
+    assert_eq!(one, other);
+    assert_eq!(one.moved().unwrap().generation(), ring.generation);
 }
 
 #[test]

@@ -108,6 +108,13 @@ impl Ring {
         self.changed(self.servers, moves, self.pairs_to_keep())
     }
 
+    /// The same ring, which never gives out this generation and those below it: a change that was taken back may have used it.
+    #[must_use]
+    pub fn with_spent(self, generation: u64) -> Ring {
+        let generation = self.generation.max(generation);
+        Ring { generation, ..self }
+    }
+
     /// Past [`JOIN_ABOVE`] slices, the ring in which the two shortest neighbours of one owner are one, by a move within
     /// the server; `None` while it is shorter, or where no owner has two side by side. O(s).
     pub fn joined(&self) -> Option<Ring> {

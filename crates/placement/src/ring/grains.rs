@@ -48,6 +48,30 @@ impl Ring {
     }
 }
 
+impl Ring {
+    /// Parts of a server that have about so many 4,096ths of the ring together, or all that it has: at most so many parts, the lower ones
+    /// first. They are cut where grains end. O(s + 4,096).
+    pub fn parts_of(&self, owner: u16, grains: u32, parts_max: usize) -> Vec<Part> {
+        let wanted = u64::from(grains) * u64::from(CUT);
+        let mut width = 0;
+        let mut parts: Vec<Part> = Vec::new();
+        let own = self.grains().into_iter().filter(|it| it.owner == owner);
+        for Grain { part, .. } in own {
+            if width >= wanted {
+                break;
+            }
+            let is_full = parts.len() == parts_max;
+            match parts.last_mut() {
+                Some(last) if last.last.wrapping_add(1) == part.first => last.last = part.last,
+                _ if is_full => break,
+                _ => parts.push(part),
+            }
+            width += part.width();
+        }
+        parts
+    }
+}
+
 /// Position of the grain with a hash, among all of a ring. O(log g).
 pub fn grain_of(grains: &[Grain], hash: u32) -> usize {
     grains.partition_point(|grain| grain.part.last < hash)

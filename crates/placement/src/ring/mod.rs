@@ -34,6 +34,7 @@ mod servers;
 mod tests;
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 use super::points::Points;
 pub use adopt::BadAdoption;
@@ -164,6 +165,20 @@ impl Ring {
             shares[usize::from(of.owner)] += self.width(slice);
         }
         shares
+    }
+
+    /// The servers that have hashes of a part, ascending. O(s).
+    pub fn owners_of(&self, part: Part) -> BTreeSet<u16> {
+        let mut first = self.begin();
+        let mut owners = BTreeSet::new();
+        for (slice, of) in self.slices.iter().enumerate() {
+            let width = self.width(slice);
+            if width > 0 && Part::of(first, width).overlaps(&part) {
+                owners.insert(of.owner);
+            }
+            first = first.wrapping_add(width as u32);
+        }
+        owners
     }
 
     /// The runs, in the order of the ring. O(s).

@@ -452,3 +452,60 @@ fn no_document_makes_a_broken_ring() {
     }
     assert!(accepted > 0);
 }
+
+#[test]
+fn the_owners_of_a_part_are_those_of_its_hashes() {
+    let mut random = SplitMix64::new(seed(0x0117));
+    for round in 0..200 {
+        let ring = random_ring(&mut random);
+        let part = random_part(&mut random);
+        let owners = ring.owners_of(part);
+        let inside = near(&ring, &mut random).into_iter();
+        let inside = inside.filter(|&hash| is_in(&part, hash));
+        // Each slice that begins or ends in the part, and the one in which the part begins.
+        let found = inside.chain([part.first, part.last]);
+        let found = found.map(|hash| plain(&ring, hash).owner).collect();
+        assert_eq!(owners, found, "{part:?}, round {round}");
+    }
+}
+
+#[test]
+fn parts_of_a_server_are_of_about_so_many_grains_and_few() {
+    let mut random = SplitMix64::new(seed(0x6a15));
+    for round in 0..200 {
+        let ring = random_ring(&mut random);
+        let owner = random.below(ring.servers() as u64) as u16;
+        let grains = random.below(300) as u32;
+        let most = 1 + random.below(64) as usize;
+        let parts = ring.parts_of(owner, grains, most);
+        assert!(parts.len() <= most);
+        assert!(parts.windows(2).all(|pair| pair[0].last < pair[1].first));
+        for part in &parts {
+            let owners: Vec<u16> = ring.owners_of(*part).into_iter().collect();
+            assert_eq!(owners, [owner], "{part:?}, round {round}");
+        }
+        let wanted = u64::from(grains) << 20;
+        let width: u64 = parts.iter().map(Part::width).sum();
+        assert!(width < wanted + (1 << 20), "{width}, round {round}");
+        let has_all = width == ring.shares()[usize::from(owner)];
+        assert!(width >= wanted || has_all || parts.len() == most);
+    }
+    let ring = Ring::even(2, 1).unwrap();
+    let parts = ring.parts_of(1, 3, 64);
+    let first = ring.slices()[1].end - (ring.width(1) - 1) as u32;
+    let (owner, last) = (1, (first | 0xf_ffff) + (2 << 20));
+    assert_eq!(ring.slices()[1].owner, owner);
+    assert_eq!(parts, [Part { first, last }]);
+}
+
+#[test]
+fn a_generation_that_was_taken_back_is_not_given_out_again() {
+    let ring = Ring::even(3, 10).unwrap();
+    let part = Part { first: 0, last: 99 };
+    let moves = [Move { part, to: 2 }];
+    let withdrawn = ring.moved(&moves).unwrap().generation();
+    let spent = ring.clone().with_spent(withdrawn);
+    assert_eq!(spent.slices(), ring.slices());
+    assert_eq!(spent.moved(&moves).unwrap().generation(), withdrawn + 1);
+    assert_eq!(spent.clone().with_spent(0), spent);
+}

@@ -2,8 +2,10 @@
 
 mod followers;
 mod random;
+mod rings;
 
 use super::*;
+use evenkeel_control::rings::{FollowedRing, RingPlan, RingStep, RingWish};
 use evenkeel_control::{FollowedPool, PoolStep};
 
 const INTERVAL_MS: u64 = limits::INTERVAL_CHANGING.as_millis() as u64;
@@ -43,10 +45,14 @@ impl Follower {
     /// Sends a heartbeat and takes the steps in the answer. Gives the interval until the next in milliseconds.
     fn hear(&mut self, world: &mut World) -> u64 {
         let answer = world.send(&self.0).unwrap();
-        for PoolStep { pool, step, .. } in answer.pools {
+        for PoolStep { pool, step, ring } in answer.pools {
             let mut followed = self.0.pools.iter_mut();
             let followed = followed.find(|it| it.pool == pool).expect("it is listed");
             followed.told = Some(step);
+            assert_eq!(followed.ring.is_some(), ring.is_some());
+            if let (Some(works_by), Some(told)) = (&mut followed.ring, ring) {
+                take(works_by, told);
+            }
         }
         answer.interval_ms
     }
@@ -77,6 +83,20 @@ impl Follower {
         };
         world.send(&last).unwrap();
     }
+}
+
+/// Works by the plan that is told, or by the one that is known.
+fn take(works_by: &mut FollowedRing, told: RingStep) {
+    if let Some(plan) = told.plan {
+        assert_ne!(plan.number, works_by.number, "it was told before");
+        *works_by = FollowedRing {
+            counts: None,
+            number: plan.number,
+            incarnation: plan.incarnation,
+            wish: None,
+        };
+    }
+    assert_eq!(works_by.number, told.number);
 }
 
 /// A world whose coordinator has been there for a while.

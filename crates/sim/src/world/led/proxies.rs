@@ -68,7 +68,8 @@ impl World {
         let p = &mut self.proxies[proxy];
         let now = p.process.now(self.time).monotonic;
         let step = Some(forged.unwrap_or(news.step));
-        p.core.set_step(now, MAP_SOURCE, POOL, step);
+        p.core
+            .set_step(now, MAP_SOURCE, POOL, step.map(|step| (step, None)));
         self.settle_proxy(proxy);
     }
 

@@ -1,0 +1,216 @@
+//! `evenkeel ring`: pools whose hash space follows the load, seen and moved by hand.
+
+use crate::ask::{self, CoordinatorArgs, Format};
+use crate::changes;
+use anyhow::ensure;
+use clap::Subcommand;
+use evenkeel_coordinator_core::{GrainsMove, RingMoveRequest, RingMoveView, RingView, RingsView};
+
+/// Shows the rings of pools whose hash space follows the load, and moves parts of them.
+///
+/// A pool with distribution = "adaptive" in the files of its proxies has a ring: each server has slices of the hash space, and slices change
+/// hands without a restart of anything. A move goes through the stages former, quiesced, warming, closing and done, all proxies
+/// together.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Whom to ask
+    #[command(flatten)]
+    pub coordinator: CoordinatorArgs,
+
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Format::Table, global = true)]
+    pub format: Format,
+
+    /// What to do; without it, show all
+    #[command(subcommand)]
+    pub command: Option<What>,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum What {
+    /// Shows each ring with its servers, what moves, and what that waits for
+    Show {
+        /// Which; without it, all
+        pool: Option<String>,
+    },
+    /// Moves a part of a ring to another server, and returns when that is accepted: the proxies follow by themselves
+    Move {
+        /// Which
+        pool: String,
+        /// The server that gives, as it is shown
+        #[arg(long, value_name = "SERVER")]
+        from: String,
+        /// The server that gets
+        #[arg(long, value_name = "SERVER")]
+        to: String,
+        /// About how much: 4,096ths of the ring
+        #[arg(long, value_name = "N")]
+        grains: u32,
+        /// How many proxies have the pool in their files, as you know: one that the coordinator does not know of would be left behind
+        #[arg(long, value_name = "N")]
+        proxies: usize,
+    },
+    /// Takes a move back, as long as the pool is not warming
+    Withdraw {
+        /// Which
+        pool: String,
+    },
+}
+
+/// Asks, or says what is wanted, and prints the answer.
+///
+/// # Errors
+/// When the address is none, or the coordinator refuses or does not answer.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let client = args.coordinator.client()?;
+    let format = args.format;
+    match args.command.as_ref().unwrap_or(&What::Show { pool: None }) {
+        What::Show { pool } => {
+            let mut view = client.rings()?;
+            if let Some(pool) = pool {
+                view.rings.retain(|ring| ring.change.pool == *pool);
+                ensure!(!view.rings.is_empty(), "no pool {pool:?} has a ring here");
+            }
+            format.print(&view, overview)
+        }
+        What::Move {
+            pool,
+            from,
+            to,
+            grains,
+            proxies,
+        } => {
+            let request = RingMoveRequest {
+                grains: vec![GrainsMove {
+                    from: from.clone(),
+                    to: to.clone(),
+                    grains: *grains,
+                }],
+                parts: Vec::new(),
+                proxies: *proxies,
+            };
+            format.print_done(&client.begin_ring_move(pool, &request)?, ordered)
+        }
+        What::Withdraw { pool } => {
+            format.print_done(&client.withdraw_change(pool)?, changes::withdrawn)
+        }
+    }
+}
+
+/// A paragraph for each ring.
+fn overview(view: &RingsView) -> String {
+    if view.rings.is_empty() {
+        return "no pool has a ring here".to_owned();
+    }
+    let rings = view.rings.iter().map(details);
+    rings.collect::<Vec<_>>().join("\n\n")
+}
+
+fn details(ring: &RingView) -> String {
+    let mut text = changes::details(&ring.change);
+    let servers = ring.servers.iter().map(|server| {
+        [
+            server.name.clone(),
+            format!("{:.2}%", server.share * 100.0),
+            server.slices.to_string(),
+        ]
+    });
+    text += &format!("\n{}", ask::table("server|share|slices", servers));
+    for (what, moves) in [("moves", &ring.moves), ("waits", &ring.waiting)] {
+        if moves.is_empty() {
+            continue;
+        }
+        let rows = moves.iter().map(|part| {
+            let hashes = format!("{:#010x} to {:#010x}", part.first, part.last);
+            [hashes, share(part), part.from.clone(), part.to.clone()]
+        });
+        let heads = [what, "share", "from", "to"];
+        text += &format!("\n{}", ask::plain_table(heads, rows));
+    }
+    text
+}
+
+/// A part of the hash space.
+fn share(part: &RingMoveView) -> String {
+    let width = f64::from(part.last.wrapping_sub(part.first)) + 1.0;
+    format!("{:.3}%", width / 2f64.powi(32) * 100.0)
+}
+
+fn ordered(ring: &RingView) -> String {
+    let pool = &ring.change.pool;
+    let order = match ring.waiting.len() {
+        0 => format!("parts that move: {}", ring.moves.len()),
+        parts => format!("parts that move when all have followed what was before: {parts}"),
+    };
+    format!("pool {pool}: {order}; to watch: evenkeel ring show {pool}, evenkeel changes history")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_coordinator_core::{ChangeView, PlanView, RingServerView, Stage};
+
+    fn ring() -> RingView {
+        let server = |name: &str, share| RingServerView {
+            name: name.into(),
+            share,
+            slices: 100,
+        };
+        RingView {
+            change: ChangeView {
+                pool: "main".into(),
+                stage: Stage::Warming,
+                goal: Stage::Done,
+                version: 7,
+                since_ms: 60,
+                proxies: Vec::new(),
+                ring: Some(PlanView {
+                    number: 3,
+                    moves: 1,
+                    waiting: 0,
+                }),
+                waits_for: Vec::new(),
+                hint: "the next step is about to be published".into(),
+            },
+            generation: 2,
+            servers: vec![server("m1", 0.25), server("m2", 0.75)],
+            moves: vec![RingMoveView {
+                first: 0xffff_0000,
+                last: 0xffff,
+                from: "m1".into(),
+                to: "m2".into(),
+            }],
+            waiting: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_ring_is_told_with_its_servers_and_what_moves() {
+        let text = overview(&RingsView {
+            rings: vec![ring()],
+        });
+        let first = "pool main: warming on the way to done, step 7, for 0.1 s, plan 3 of its ring (parts: 1)\n";
+        assert!(text.starts_with(first), "{text}");
+        let mut lines = text.lines();
+        let row = lines.find(|line| line.contains("75.00%")).expect("a row");
+        assert!(row.contains("m2") && row.contains("100"), "{text}");
+        let row = lines.find(|line| line.contains("0xffff0000 to 0x0000ffff"));
+        let row = row.expect("a part");
+        assert!(row.contains("0.003%") && row.contains("m1"), "{text}");
+        let none = RingsView { rings: vec![] };
+        assert_eq!(overview(&none), "no pool has a ring here");
+    }
+
+    #[test]
+    fn what_was_ordered_is_told_with_what_to_watch() {
+        let said = ordered(&ring());
+        assert!(
+            said.starts_with("pool main: parts that move: 1; to watch:"),
+            "{said}"
+        );
+        let mut waits = ring();
+        waits.waiting = core::mem::take(&mut waits.moves);
+        assert!(ordered(&waits).contains("when all have followed"));
+    }
+}

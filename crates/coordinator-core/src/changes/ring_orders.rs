@@ -1,0 +1,194 @@
+//! What operators order of rings.
+
+use std::collections::BTreeSet;
+
+use evenkeel_control::rings::{BadPlan, RING_MOVES_MAX, RingMove, RingPlan};
+use evenkeel_placement::ring::{Part, Ring};
+use evenkeel_types::Now;
+use serde::{Deserialize, Serialize};
+
+use super::{ChangeNews, ChangeRefusal, Changes, LedRing};
+use crate::limits::RING_PAIRS_MAX;
+
+/// What is to move in one plan, and how many proxies there are. At most [`RING_MOVES_MAX`] parts between at most [`RING_PAIRS_MAX`] pairs of servers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RingMoveRequest {
+    /// Parts, each with the position of its new server in the list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<RingMove>,
+    /// Amounts, of which the coordinator chooses the parts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grains: Vec<GrainsMove>,
+    /// How many proxies have the pool, as the operator knows. At least 1.
+    pub proxies: usize,
+}
+
+/// About so much of a ring goes from one server to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GrainsMove {
+    /// Who gives, by what it is known by.
+    pub from: String,
+    /// Who gets.
+    pub to: String,
+    /// How much: 4,096ths of the ring.
+    pub grains: u32,
+}
+
+/// Why parts of a ring do not move so. Whoever ordered it is at fault.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum BadMoves {
+    /// Nothing was ordered.
+    #[error("name at least one part")]
+    Nothing,
+    /// No server is known by this.
+    #[error("no server of it is known as {server:?}; `evenkeel ring show` lists them")]
+    UnknownServer {
+        /// What was said.
+        server: String,
+    },
+    /// It has no part of the ring, or no grain was asked for.
+    #[error("server {server} has nothing to give, or no grain was asked of it")]
+    NothingToGive {
+        /// Which.
+        server: String,
+    },
+    /// It has it already.
+    #[error("server {server} has hashes from {first:#010x} to {last:#010x} already")]
+    AtTarget {
+        /// The server.
+        server: String,
+        /// The first hash of the part.
+        first: u32,
+        /// Its last.
+        last: u32,
+    },
+    /// Too much at one time.
+    #[error("between {0} pairs of servers, more than {RING_PAIRS_MAX} in one plan")]
+    TooManyPairs(usize),
+    /// What a server gets and gives in one plan has one other end.
+    #[error("server {server} would give or get in two pairs of servers in one plan")]
+    InTwoPairs {
+        /// Which.
+        server: String,
+    },
+    /// The ring cannot change so.
+    #[error(transparent)]
+    Plan(#[from] BadPlan),
+}
+
+impl LedRing {
+    pub(super) fn name_of(&self, server: u16) -> String {
+        let servers = &self.plan.placement.servers;
+        let named = servers.get(usize::from(server)).map(|it| it.identity());
+        named.unwrap_or_else(|| server.to_string())
+    }
+
+    fn server_named(&self, name: &str) -> Result<u16, BadMoves> {
+        let mut servers = (0..).zip(&self.plan.placement.servers);
+        let found = servers.find(|(_, it)| it.identity() == name);
+        found
+            .map(|(at, _)| at)
+            .ok_or_else(|| BadMoves::UnknownServer {
+                server: name.into(),
+            })
+    }
+
+    /// All parts that are to move.
+    fn chosen(&self, ring: &Ring, request: &RingMoveRequest) -> Result<Vec<RingMove>, BadMoves> {
+        let mut moves = request.parts.clone();
+        let most = RING_MOVES_MAX.checked_div(request.grains.len());
+        for GrainsMove { from, to, grains } in &request.grains {
+            let (giver, to) = (self.server_named(from)?, self.server_named(to)?);
+            let parts = ring.parts_of(giver, *grains, most.unwrap_or(0));
+            if parts.is_empty() {
+                let server = from.clone();
+                return Err(BadMoves::NothingToGive { server });
+            }
+            moves.extend(
+                parts
+                    .iter()
+                    .map(|&Part { first, last }| RingMove { first, last, to }),
+            );
+        }
+        Ok(moves)
+    }
+
+    /// Checks what a plan may move, which can be carried out.
+    fn check_moves(&self, plan: &RingPlan) -> Result<(), BadMoves> {
+        if plan.moves.is_empty() {
+            return Err(BadMoves::Nothing);
+        }
+        let mut pairs = BTreeSet::new();
+        for &RingMove { first, last, to } in &plan.moves {
+            let owners = plan.ring.owners_of(Part { first, last });
+            if owners.contains(&to) {
+                return Err(BadMoves::AtTarget {
+                    server: self.name_of(to),
+                    first,
+                    last,
+                });
+            }
+            pairs.extend(owners.into_iter().map(|from| (from, to)));
+        }
+        let mut seen = BTreeSet::new();
+        let mut ends = pairs.iter().flat_map(|&(from, to)| [from, to]);
+        if let Some(server) = ends.find(|&server| !seen.insert(server)) {
+            let server = self.name_of(server);
+            return Err(BadMoves::InTwoPairs { server });
+        }
+        match pairs.len() {
+            0..=RING_PAIRS_MAX => Ok(()),
+            count => Err(BadMoves::TooManyPairs(count)),
+        }
+    }
+}
+
+impl Changes {
+    /// Parts of a pool's ring are to move; so many proxies follow it, as an operator says. It begins when all have acknowledged the last step of
+    /// the plan before, and goes through by itself.
+    pub(crate) fn order_moves(
+        &mut self,
+        now: Now,
+        pool: &str,
+        request: &RingMoveRequest,
+    ) -> Result<(), ChangeRefusal> {
+        let stranger = self.strangers.of(pool).map(str::to_owned);
+        let led = self.led(pool)?;
+        let Some(ring) = led.ring.as_mut() else {
+            return Err(ChangeRefusal::NoRing { pool: pool.into() });
+        };
+        if let Some(proxy) = stranger {
+            let pool = pool.to_owned();
+            return Err(ChangeRefusal::Stranger { pool, proxy });
+        }
+        if request.proxies == 0 {
+            return Err(ChangeRefusal::NoProxies);
+        }
+        let number = ring.plan.number + u64::from(!ring.waiting.is_empty());
+        if led.change.is_under_way() || !ring.waiting.is_empty() {
+            let pool = pool.to_owned();
+            return Err(ChangeRefusal::PlanUnderWay { pool, number });
+        }
+        let (known, said) = (led.change.followers().len(), request.proxies);
+        if known != said {
+            let pool = pool.to_owned();
+            return Err(ChangeRefusal::OtherCount { pool, known, said });
+        }
+        let step = led.change.step();
+        let checked = || {
+            let moves = ring.chosen(&ring.present(step.stage)?, request)?;
+            let plan = ring.next(step.stage, &moves)?;
+            ring.check_moves(&plan)?;
+            Ok(moves)
+        };
+        ring.waiting = checked().map_err(|why| ChangeRefusal::BadMoves {
+            pool: pool.to_owned(),
+            why,
+        })?;
+        (self.journal).note_plan(now, pool, ChangeNews::PlanOrdered, number + 1, step);
+        self.go_on(now, pool);
+        Ok(())
+    }
+}

@@ -1,0 +1,280 @@
+//! Rings of pools whose hash space follows the load: how they begin, and how their plans follow each other.
+//!
+//! The plan of a ring is carried out by a [`Change`](evenkeel_schemes::change::Change) like that of any pool: `former` is the ring before the
+//! moves, `done` the one behind them. Here is what is beside it.
+//!
+//! - A ring is made of what the first proxy wishes that asks for one, and once: the next wishes are not looked at.
+//! - A plan follows when everybody has acknowledged the last step of the one before. It begins with a `former` of its own, so that
+//!   everybody has it before requests wait.
+//! - The generation of a plan that was withdrawn is never given out again: somebody may have stored under its names.
+//! - A *stranger* works by a plan that was not made here, because this coordinator has lost its state or has an old one. It is refused. As long as
+//!   it is known, no ring is made for its pool, nobody begins with the pool, and no plan is ordered.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_control::rings::{BadPlan, FollowedRing, RingMove, RingPlan, RingStep, RingWish};
+use evenkeel_control::{FollowedPool, Heartbeat, PoolStep, Refusal};
+use evenkeel_placement::ring::Ring;
+use evenkeel_schemes::generation::INCARNATION_BITS;
+use evenkeel_schemes::stage::{Stage, Step};
+use evenkeel_types::random::SplitMix64;
+use evenkeel_types::{BootId, Instant, Now};
+use serde::{Deserialize, Serialize};
+
+use super::{ChangeNews, Changes, Led};
+use crate::limits::{PROXIES_MAX, YOUNG_FOR};
+
+/// A pool's ring: the plan that its change carries out, and what is to move next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LedRing {
+    /// The newest plan.
+    pub plan: Arc<RingPlan>,
+    /// What an operator has ordered that has yet to begin. Empty for nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<RingMove>,
+}
+
+/// Proxies that work by plans that were not made here, by pool and name. At most [`PROXIES_MAX`].
+#[derive(Debug, Default)]
+pub(super) struct Strangers(BTreeMap<(String, String), (BootId, Instant)>);
+
+impl LedRing {
+    /// The first plan, which moves nothing.
+    fn first(wish: &RingWish, incarnation: u64) -> Result<Self, String> {
+        let plan = RingPlan {
+            number: 1,
+            incarnation,
+            placement: wish.placement.clone(),
+            ring: ring_of(wish)?,
+            moves: Vec::new(),
+        };
+        plan.moved().map_err(|error| error.to_string())?;
+        Ok(LedRing {
+            plan: Arc::new(plan),
+            waiting: Vec::new(),
+        })
+    }
+
+    /// The ring by which requests go at this stage, or when it is over. No generation that a plan had may follow in it again.
+    ///
+    /// # Errors
+    /// The plan is none.
+    pub(super) fn present(&self, stage: Stage) -> Result<Ring, BadPlan> {
+        let moved = self.plan.moved()?;
+        Ok(match stage {
+            Stage::Former | Stage::Quiesced => {
+                self.plan.ring.clone().with_spent(moved.generation())
+            }
+            Stage::Warming | Stage::Closing | Stage::Done => moved,
+        })
+    }
+
+    /// The plan behind this one, which has come to rest at this stage.
+    ///
+    /// # Errors
+    /// The moves are none of this ring.
+    pub(super) fn next(&self, stage: Stage, moves: &[RingMove]) -> Result<RingPlan, BadPlan> {
+        let next = RingPlan {
+            number: self.plan.number + 1,
+            incarnation: self.plan.incarnation,
+            placement: self.plan.placement.clone(),
+            ring: self.present(stage)?,
+            moves: moves.to_vec(),
+        };
+        next.moved()?;
+        Ok(next)
+    }
+
+    /// What about it contradicts itself or the change that carries it out, if anything.
+    pub(super) fn contradiction(&self, step: Step, goal: Stage) -> Option<&'static str> {
+        let (plan, rests) = (&self.plan, step.stage == goal);
+        if plan.moved().is_err() || plan.number > step.version {
+            return Some("the plan of a ring is none");
+        }
+        if plan.moves.is_empty() && goal != Stage::Former {
+            return Some("a plan that moves nothing has gone on");
+        }
+        if !matches!(goal, Stage::Former | Stage::Done) {
+            return Some("a plan of a ring ends in the middle");
+        }
+        let can_follow = rests && self.next(step.stage, &self.waiting).is_ok();
+        (!self.waiting.is_empty() && !can_follow).then_some("what waits cannot follow a plan")
+    }
+
+    /// How a step is told to a proxy that works by this plan.
+    fn step_for(&self, theirs: &FollowedRing) -> RingStep {
+        let number = self.plan.number;
+        RingStep {
+            number,
+            slot: None,
+            plan: (theirs.number != number).then(|| Arc::clone(&self.plan)),
+        }
+    }
+}
+
+/// The ring that a proxy's file asks for, or why there is none.
+fn ring_of(wish: &RingWish) -> Result<Ring, String> {
+    let placement = &wish.placement;
+    if !wish.even {
+        return Ring::adopt(placement).map_err(|error| error.to_string());
+    }
+    if let Some(server) = placement.servers.iter().find(|it| it.weight != 1) {
+        let (name, weight) = (server.identity(), server.weight);
+        return Err(format!(
+            "server {name} has weight {weight}, but an even ring treats all servers alike"
+        ));
+    }
+    let ring = Ring::even(placement.servers.len(), Ring::VIRTUAL_NODES);
+    ring.map_err(|error| error.to_string())
+}
+
+impl Led {
+    /// Begins the plan that waits, if everybody works by the last step of the one before. True if it did.
+    pub(super) fn begin_plan(&mut self) -> bool {
+        let stage = self.change.step().stage;
+        let Some(ring) = self.ring.as_mut().filter(|ring| !ring.waiting.is_empty()) else {
+            return false;
+        };
+        if !self.change.begin_next() {
+            return false;
+        }
+        let moves = core::mem::take(&mut ring.waiting);
+        let plan = ring.next(stage, &moves);
+        ring.plan = Arc::new(plan.expect("an order is checked when it is taken or read"));
+        let followers = self.change.followers().len();
+        let set = self.change.set_goal(Stage::Done, followers);
+        set.expect("a plan that has just begun is not done, and so many follow");
+        true
+    }
+
+    /// What a proxy is told of a pool, if a plan that it has not can be told with it.
+    pub(super) fn told(&self, followed: &FollowedPool, has_room: bool) -> Option<PoolStep> {
+        let told = self.ring.as_ref().zip(followed.ring.as_ref());
+        let ring = told.map(|(ring, theirs)| ring.step_for(theirs));
+        let brings_plan = ring.as_ref().is_some_and(|step| step.plan.is_some());
+        (has_room || !brings_plan).then(|| PoolStep {
+            pool: followed.pool.clone(),
+            step: self.change.step(),
+            ring,
+        })
+    }
+}
+
+impl Strangers {
+    /// Whether a proxy is known that works by another ring of a pool, and which.
+    pub(super) fn of(&self, pool: &str) -> Option<&str> {
+        let mut known = self.0.keys();
+        let of_pool = known.find(|(of, _)| of == pool);
+        // Whoever had no room may be of any pool.
+        let any = || self.0.keys().next().filter(|_| self.0.len() >= PROXIES_MAX);
+        of_pool.or_else(any).map(|(_, proxy)| proxy.as_str())
+    }
+
+    fn note(&mut self, now: Instant, pool: &str, heartbeat: &Heartbeat) {
+        let key = (pool.to_owned(), heartbeat.name.clone());
+        if self.0.len() < PROXIES_MAX || self.0.contains_key(&key) {
+            self.0.insert(key, (heartbeat.boot, now));
+        }
+    }
+
+    /// A process of this name has ended, or works by what is known here. True if it was one.
+    pub(super) fn forget(&mut self, proxy: &str, is_life: impl Fn(BootId) -> bool) -> bool {
+        let before = self.0.len();
+        self.0
+            .retain(|(_, name), (boot, _)| name != proxy || !is_life(*boot));
+        self.0.len() < before
+    }
+
+    pub(super) fn last_heard(&self, proxy: &str) -> Option<Instant> {
+        let of_proxy = self.0.iter().filter(|((_, name), _)| name == proxy);
+        of_proxy.map(|(_, &(_, heard))| heard).max()
+    }
+
+    pub(super) fn notice_pause(&mut self, now: Instant) {
+        for (_, heard) in self.0.values_mut() {
+            *heard = now;
+        }
+    }
+}
+
+impl Changes {
+    /// Whether what a proxy says of a pool's ring can be used. Makes the ring that it wishes, if there is none: O(points).
+    pub(super) fn check_ring(&self, followed: &FollowedPool) -> Result<(), Refusal> {
+        let pool = || followed.pool.clone();
+        let led = self.pools.get(&followed.pool);
+        let known = led.map(|led| led.ring.as_ref());
+        let Some(theirs) = &followed.ring else {
+            return match known.flatten() {
+                Some(_) => Err(Refusal::MixedRing { pool: pool() }),
+                None => Ok(()),
+            };
+        };
+        if (theirs.number == 0) != followed.told.is_none() {
+            return Err(Refusal::ForeignStep { pool: pool() });
+        }
+        let told = followed.told.map_or(0, |step| step.version);
+        let newest = led.map_or(0, |led| led.change.step().version);
+        match known {
+            Some(None) => Err(Refusal::MixedRing { pool: pool() }),
+            Some(Some(ring)) => {
+                let plan = &ring.plan;
+                let is_known = theirs.number <= plan.number
+                    && theirs.incarnation == plan.incarnation
+                    && told <= newest;
+                match theirs.number == 0 || is_known {
+                    true => Ok(()),
+                    false => Err(Refusal::ForeignRing { pool: pool() }),
+                }
+            }
+            None if theirs.number > 0 => Err(Refusal::ForeignRing { pool: pool() }),
+            None => {
+                let ring = first_ring(theirs, 0);
+                ring.map_err(|why| Refusal::BadRing { pool: pool(), why })?;
+                Ok(())
+            }
+        }
+    }
+
+    /// A proxy was refused: if it works by another ring, that is not forgotten.
+    pub(crate) fn note_refused(&mut self, now: Instant, heartbeat: &Heartbeat, why: &Refusal) {
+        if let Refusal::ForeignRing { pool } = why {
+            self.strangers.note(now, pool, heartbeat);
+        }
+    }
+
+    /// Makes the ring that a proxy wishes, if there is none and nobody may be about to say that there was one. True if the pool is led then.
+    pub(super) fn make_ring(&mut self, now: Now, pool: &str, theirs: &FollowedRing) -> bool {
+        if self.pools.contains_key(pool) {
+            return true;
+        }
+        let is_young = now.monotonic.since(self.began) < YOUNG_FOR;
+        if is_young || self.strangers.of(pool).is_some() {
+            return false;
+        }
+        // What makes none was refused before.
+        let Ok(ring) = first_ring(theirs, self.new_incarnation(now)) else {
+            return false;
+        };
+        let led = Led {
+            ring: Some(ring),
+            ..Led::new(now.monotonic)
+        };
+        (self.journal).note_plan(now, pool, ChangeNews::RingMade, 1, led.change.step());
+        self.pools.insert(pool.to_owned(), led);
+        true
+    }
+
+    /// A name that no ring had: not of this process, whose clock goes on, and not of one before it, whose day was another.
+    fn new_incarnation(&self, now: Now) -> u64 {
+        let seeds = [self.lineage, now.unix.into(), now.monotonic.0];
+        let mix = |mixed: u64, seed: u64| SplitMix64::new(mixed ^ seed).next_u64();
+        seeds.into_iter().fold(self.pools.len() as u64, mix) >> (u64::BITS - INCARNATION_BITS)
+    }
+}
+
+fn first_ring(theirs: &FollowedRing, incarnation: u64) -> Result<LedRing, String> {
+    let wish = theirs.wish.as_ref();
+    let wish = wish.ok_or("the proxy has no plan, and does not say what the ring begins as")?;
+    LedRing::first(wish, incarnation)
+}
