@@ -8,7 +8,7 @@ use evenkeel_placement::ring::{Part, Ring};
 
 const GRAIN: u32 = 1 << 20;
 
-fn wish(servers: usize) -> RingWish {
+pub(super) fn wish(servers: usize) -> RingWish {
     let servers = (1..=servers).map(|n| Server::new(format!("m{n}"), 11_211));
     RingWish {
         even: true,
@@ -22,7 +22,7 @@ fn wish(servers: usize) -> RingWish {
 }
 
 /// A proxy whose file says that a pool has a ring.
-fn ring_follower(name: &str, wish: &RingWish) -> Follower {
+pub(super) fn ring_follower(name: &str, wish: &RingWish) -> Follower {
     let mut follower = Follower::new(name, &["main"]);
     follower.0.pools[0].ring = Some(FollowedRing {
         counts: None,
@@ -61,7 +61,7 @@ fn order(world: &mut World, request: &RingMoveRequest) -> Result<RingView, Chang
 }
 
 /// 40 grains from the first server to the second.
-fn some_move(proxies: usize) -> RingMoveRequest {
+pub(super) fn some_move(proxies: usize) -> RingMoveRequest {
     RingMoveRequest {
         grains: vec![grains("m1", "m2", 40)],
         proxies,
