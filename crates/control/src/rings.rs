@@ -65,7 +65,7 @@ pub struct RingStep {
     /// Number of the plan.
     pub number: u64,
     /// The plan, for who [works by](FollowedRing::number) another one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "shared")]
     pub plan: Option<Arc<RingPlan>>,
 }
 
@@ -133,5 +133,24 @@ impl RingPlan {
             0..=GENERATION_MAX => Ok(moved),
             _ => Err(BadPlan::Generation),
         }
+    }
+}
+
+/// A plan inside an `Arc`, written and read as the plan itself.
+mod shared {
+    use super::{Arc, RingPlan};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        plan: &Option<Arc<RingPlan>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        plan.as_deref().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Arc<RingPlan>>, D::Error> {
+        Ok(Option::<RingPlan>::deserialize(deserializer)?.map(Arc::new))
     }
 }

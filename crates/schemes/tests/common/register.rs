@@ -3,21 +3,32 @@
 use std::collections::BTreeSet;
 
 /// Commands of a scope at most.
-pub const OPS: usize = 4;
+pub const OPS: usize = 5;
 
 /// What the register has at first.
 pub const INITIAL: u8 = 1;
 
 /// What an application asks.
+#[allow(dead_code, reason = "each search asks some of them")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     Get,
+    /// A get that keeps the unique for a compare-and-swap.
+    Gets,
     ReadHere,
     Set,
     Delete,
     Add,
     Incr,
     Touch,
+    /// With a unique that was read with this value.
+    Cas(u8),
+}
+
+impl Kind {
+    pub fn reads(self) -> bool {
+        matches!(self, Kind::Get | Kind::Gets | Kind::ReadHere)
+    }
 }
 
 /// What it is told.
@@ -26,6 +37,7 @@ pub enum Told {
     Value(u8),
     Done,
     NotStored,
+    Exists,
     Nothing,
     /// Whether it was carried out, and when, is not known.
     Unknown,
@@ -55,23 +67,26 @@ pub fn value_of(op: usize) -> u8 {
 pub fn effect(kind: Kind, op: usize, value: Option<u8>) -> (Told, Option<u8>) {
     let read = value.map_or(Told::Nothing, Told::Value);
     match (kind, value) {
-        (Kind::Get | Kind::ReadHere, _) => (read, value),
+        (Kind::Get | Kind::Gets | Kind::ReadHere, _) => (read, value),
         (Kind::Set, _) => (Told::Done, Some(value_of(op))),
         (Kind::Delete, _) => (Told::Done, None),
         (Kind::Add, None) => (Told::Done, Some(value_of(op))),
         (Kind::Add, Some(_)) => (Told::NotStored, value),
         (Kind::Incr, Some(value)) => (Told::Value(value + 50), Some(value + 50)),
         (Kind::Touch, Some(_)) => (Told::Done, value),
-        (Kind::Incr | Kind::Touch, None) => (Told::Nothing, None),
+        (Kind::Cas(read), Some(value)) if read == value => (Told::Done, Some(value_of(op))),
+        (Kind::Cas(_), Some(value)) => (Told::Exists, Some(value)),
+        (Kind::Incr | Kind::Touch | Kind::Cas(_), None) => (Told::Nothing, None),
     }
 }
 
-/// What a command is told that misses what is there.
-fn missed(kind: Kind) -> Option<Told> {
+/// What a command is told that misses what is there. A compare-and-swap may meet its own value under another unique, too.
+fn missed(kind: Kind, value: Option<u8>) -> &'static [Told] {
     match kind {
-        Kind::Set | Kind::Delete => None,
-        Kind::Add => Some(Told::Done),
-        _ => Some(Told::Nothing),
+        Kind::Set | Kind::Delete => &[],
+        Kind::Add => &[Told::Done],
+        Kind::Cas(_) if value.is_some() => &[Told::Nothing, Told::Exists],
+        _ => &[Told::Nothing],
     }
 }
 
@@ -89,11 +104,6 @@ impl Register {
     /// A command begins.
     pub fn begin(&mut self, op: usize, kind: Kind) {
         self.open[op] = Some(kind);
-    }
-
-    /// A command that may still take effect.
-    pub fn open(&self, op: usize) -> Option<Kind> {
-        self.open[op]
     }
 
     /// All that a command that is open may have done by now, and what was lost.
@@ -114,9 +124,10 @@ impl Register {
                     next.effects[op] = Some(told);
                     next.value = value;
                     found.push(next);
-                    if let (true, Some(told)) = (may_miss, missed(*kind)) {
+                    let misses = missed(*kind, known.value).iter();
+                    for told in misses.filter(|_| may_miss) {
                         let mut missed = known.clone();
-                        missed.effects[op] = Some(told);
+                        missed.effects[op] = Some(*told);
                         if *kind == Kind::Add {
                             missed.value = Some(value_of(op));
                         }
