@@ -16,6 +16,7 @@ pub struct Scope {
     pub given_up: u8,
     pub strict: bool,
     /// The first stage and the last.
+    #[allow(dead_code, reason = "a slice goes through all")]
     pub stages: (Stage, Stage),
     pub fault: Option<Fault>,
 }
@@ -70,7 +71,7 @@ impl State {
 
 /// What a running command waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Doing {
+pub enum Doing {
     /// The one request of who knows this place alone.
     At(Place),
     FirstRead,
@@ -85,7 +86,7 @@ pub struct Running {
     pub asked: Asked,
     pub state: State,
     machine: Option<Warming>,
-    doing: Doing,
+    pub doing: Doing,
     fetched: Option<u8>,
     /// In which life of the server it has learnt a unique.
     life: u8,
@@ -105,17 +106,6 @@ impl Running {
             Doing::ClearLate(_) => self.state.former.server,
             Doing::FirstRead | Doing::Step(_) => self.state.here.server,
         }
-    }
-
-    /// Whether it is a read that asks here alone, and has begun nothing.
-    #[allow(dead_code, reason = "one search waits for all")]
-    pub fn is_first_read(&self) -> bool {
-        self.doing == Doing::FirstRead
-    }
-
-    /// Whether it is a read at one place alone.
-    pub fn reads_at_one(&self) -> bool {
-        self.asked.kind.reads() && matches!(self.doing, Doing::At(_))
     }
 }
 
@@ -276,7 +266,11 @@ impl Key {
         } = self.at(at).clone();
         let command = match doing {
             Doing::At(place) => {
-                let (heard, told) = self.servers.carry_out_own(place, asked, None, fault);
+                let (heard, mut told) = self.servers.carry_out_own(place, asked, None, fault);
+                // A placeholder that was given up may have arrived where none is looked for any more.
+                if matches!(heard, Heard::Mark(_)) && fault != Some(Fault::MarkIsShown) {
+                    told = Told::Nothing;
+                }
                 self.note_seen(at, (told, heard), place, fault);
                 return self.end(at, told, scope);
             }

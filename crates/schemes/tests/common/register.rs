@@ -80,12 +80,13 @@ pub fn effect(kind: Kind, op: usize, value: Option<u8>) -> (Told, Option<u8>) {
     }
 }
 
-/// What a command is told that misses what is there. A compare-and-swap may meet its own value under another unique, too.
-fn missed(kind: Kind, value: Option<u8>) -> &'static [Told] {
+/// What a command is told that misses what is there. A compare-and-swap may meet its own value
+/// under another unique, too, or a mark.
+fn missed(kind: Kind) -> &'static [Told] {
     match kind {
         Kind::Set | Kind::Delete => &[],
         Kind::Add => &[Told::Done],
-        Kind::Cas(_) if value.is_some() => &[Told::Nothing, Told::Exists],
+        Kind::Cas(_) => &[Told::Nothing, Told::Exists],
         _ => &[Told::Nothing],
     }
 }
@@ -124,7 +125,7 @@ impl Register {
                     next.effects[op] = Some(told);
                     next.value = value;
                     found.push(next);
-                    let misses = missed(*kind, known.value).iter();
+                    let misses = missed(*kind).iter();
                     for told in misses.filter(|_| may_miss) {
                         let mut missed = known.clone();
                         missed.effects[op] = Some(*told);

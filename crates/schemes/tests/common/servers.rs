@@ -173,12 +173,16 @@ impl Servers {
             }
             (Kind::Add, _) => (Heard::Refused, Told::NotStored),
             (Kind::Incr, _) if !fits => (Heard::Refused, Told::Unknown),
-            // A number put together with a mark.
-            (Kind::Incr, value) => {
-                let counted = value.unwrap_or(100) + 50;
-                let unique = self.put(place, Some(counted));
-                (Heard::Done(unique), Told::Value(counted))
+            (Kind::Incr, Some(value)) => {
+                let unique = self.put(place, Some(value + 50));
+                (Heard::Done(unique), Told::Value(value + 50))
             }
+            // By the fault it is put together with a mark, as an append would be.
+            (Kind::Incr, None) if fault == Some(Fault::ChangesAreNotBound) => {
+                (Heard::Done(0), Told::Value(99))
+            }
+            // A mark is no number: an error.
+            (Kind::Incr, None) => (Heard::Done(0), Told::Nothing),
             (Kind::Cas(_), _) if unique == Some(shown(place, slot.unique, fault)) => {
                 (Heard::Done(self.put(place, own)), Told::Done)
             }

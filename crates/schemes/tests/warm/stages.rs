@@ -1,7 +1,7 @@
 //! The stages of one change follow each other, and commands begin in the present one or in the one before it, as they would at several
 //! proxies.
 
-use crate::commands::{Event, Fault, Key, Running, Scope, State};
+use crate::commands::{Doing, Event, Fault, Key, Running, Scope, State};
 use crate::register::Kind;
 use crate::servers::Place;
 use crate::world;
@@ -72,9 +72,10 @@ impl World {
         }
         let present = state(self.stage).version;
         let is_awaited = |op: &Running| {
+            let reads_at_former = op.asked.kind.reads() && matches!(op.doing, Doing::At(_));
+            let ignores_it = scope.fault == Some(Fault::FormerReadsAreNotAwaited);
             // A read here that has begun nothing is as good as none.
-            let counts = !op.is_first_read()
-                && (!op.reads_at_one() || scope.fault != Some(Fault::FormerReadsAreNotAwaited));
+            let counts = op.doing != Doing::FirstRead && !(reads_at_former && ignores_it);
             op.state.version < present && counts
         };
         let awaits = self.key.running().any(is_awaited);
