@@ -1,6 +1,7 @@
 //! What is right: a register that may lose its value at any time, and that may be missed.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
+use std::rc::Rc;
 
 /// Commands of a scope at most.
 pub const OPS: usize = 5;
@@ -56,7 +57,8 @@ struct Explanation {
 pub struct Register {
     /// Begun, and not answered for certain.
     open: [Option<Kind>; OPS],
-    explanations: BTreeSet<Explanation>,
+    /// In order. Shared, since most of what happens changes nothing here.
+    explanations: Rc<Vec<Explanation>>,
 }
 
 pub fn value_of(op: usize) -> u8 {
@@ -95,7 +97,7 @@ impl Register {
     pub fn new() -> Self {
         Register {
             open: [None; OPS],
-            explanations: BTreeSet::from([Explanation {
+            explanations: Rc::new(vec![Explanation {
                 value: Some(INITIAL),
                 effects: [None; OPS],
             }]),
@@ -108,10 +110,11 @@ impl Register {
     }
 
     /// All that a command that is open may have done by now, and what was lost.
-    fn explain(&mut self, (may_lose, may_miss): (bool, bool)) {
-        let mut new: Vec<_> = self.explanations.iter().cloned().collect();
+    fn explain(&self, (may_lose, may_miss): (bool, bool)) -> HashSet<Explanation> {
+        let mut all: HashSet<_> = self.explanations.iter().cloned().collect();
+        let mut new = self.explanations.to_vec();
+        let mut found = Vec::new();
         while let Some(known) = new.pop() {
-            let mut found = Vec::new();
             if may_lose {
                 found.push(Explanation {
                     value: None,
@@ -136,31 +139,32 @@ impl Register {
                     }
                 }
             }
-            for found in found {
-                if self.explanations.insert(found.clone()) {
+            for found in found.drain(..) {
+                if all.insert(found.clone()) {
                     new.push(found);
                 }
             }
         }
+        all
     }
 
     /// A command is answered. False if nothing explains that.
     pub fn tell(&mut self, op: usize, told: Told, may: (bool, bool)) -> bool {
-        self.explain(may);
         if told == Told::Unknown {
             // It stays open: it may take effect at any time, or never.
             return true;
         }
+        let all = self.explain(may);
         self.open[op] = None;
-        let before = std::mem::take(&mut self.explanations);
-        self.explanations = before
-            .into_iter()
-            .filter(|known| known.effects[op] == Some(told))
+        let fits = all.into_iter().filter(|known| known.effects[op] == Some(told));
+        let mut fits: Vec<_> = fits
             .map(|mut known| {
                 known.effects[op] = None;
                 known
             })
             .collect();
+        fits.sort_unstable();
+        self.explanations = Rc::new(fits);
         !self.explanations.is_empty()
     }
 }
