@@ -11,6 +11,8 @@ use evenkeel_schemes::warm::{Command, Heard, Next, Shown, Warming, Wish};
 pub struct Scope {
     pub ops: usize,
     pub kinds: &'static [Kind],
+    /// The commands are of these kinds one after the other, and not each of any.
+    pub in_order: bool,
     pub evictions: u8,
     pub restarts: u8,
     pub given_up: u8,
@@ -169,7 +171,11 @@ impl Key {
         if self.ops.len() == scope.ops {
             return asked;
         }
-        for &kind in scope.kinds {
+        let kinds = match scope.in_order {
+            true => &scope.kinds[self.ops.len()..][..1],
+            false => scope.kinds,
+        };
+        for &kind in kinds {
             match kind {
                 Kind::Cas(_) => {
                     let seen = self.seen.iter();
@@ -473,7 +479,9 @@ impl Key {
         self.lives[usize::from(server)] += 1;
         self.late.retain(|(running, _)| running.server() != server);
         for at in 0..self.ops.len() {
-            let is_there = self.ops[at].as_ref().is_some_and(|op| op.server() == server);
+            let is_there = self.ops[at]
+                .as_ref()
+                .is_some_and(|op| op.server() == server);
             // By the fault it is asked again as if nothing had been.
             if is_there && scope.fault != Some(Fault::GoesOnAfterRestart) {
                 let late = self.late.len();

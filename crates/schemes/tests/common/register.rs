@@ -156,7 +156,9 @@ impl Register {
         }
         let all = self.explain(may);
         self.open[op] = None;
-        let fits = all.into_iter().filter(|known| known.effects[op] == Some(told));
+        let fits = all
+            .into_iter()
+            .filter(|known| known.effects[op] == Some(told));
         let mut fits: Vec<_> = fits
             .map(|mut known| {
                 known.effects[op] = None;

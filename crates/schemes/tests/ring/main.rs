@@ -45,6 +45,7 @@ const SCOPE: Scope = Scope {
     commands: commands::Scope {
         ops: 2,
         kinds: ALL,
+        in_order: false,
         evictions: 0,
         restarts: 0,
         given_up: 0,
@@ -57,7 +58,6 @@ const SCOPE: Scope = Scope {
     withdrawals: 0,
     losses: 0,
 };
-
 
 /// Gets and sets, three of them.
 const READS_AND_WRITES: commands::Scope = commands::Scope {
@@ -183,6 +183,7 @@ fn a_restart_of_any_server_is_right() {
 fn a_lost_server_is_right() {
     is_right(&Scope {
         commands: READS_AND_WRITES,
+        route: &[0, 1],
         losses: 1,
         ..SCOPE
     });
@@ -211,12 +212,22 @@ fn long_stories_are_right() {
     }
 }
 
-/// Those that take minutes.
+/// More of each.
 #[test]
-#[ignore = "minutes"]
+#[ignore = "half a minute"]
 fn larger_scopes_are_right() {
     let commands = SCOPE.commands;
     for scope in [
+        Scope {
+            commands: READS_AND_WRITES,
+            route: &[0, 1, 0, 1],
+            ..SCOPE
+        },
+        Scope {
+            commands: READS_AND_WRITES,
+            losses: 1,
+            ..SCOPE
+        },
         Scope {
             commands: commands::Scope {
                 evictions: 1,
@@ -308,6 +319,7 @@ fn some_rules_could_be_left_out() {
         is_right(&Scope {
             commands: commands::Scope {
                 fault: Some(fault),
+                ops: 2,
                 ..READS_AND_WRITES
             },
             route,
@@ -324,10 +336,10 @@ fn late_placeholders_refuse_adds() {
     let scope = Scope {
         commands: commands::Scope {
             kinds: &[Kind::Get, Kind::Delete, Kind::Add],
+            in_order: true,
             given_up: 1,
             ..READS_AND_WRITES
         },
-        proxies: 1,
         route: &[0, 1],
         ..SCOPE
     };

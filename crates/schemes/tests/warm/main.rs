@@ -41,6 +41,7 @@ const ALL: &[Kind] = &[
 const SCOPE: Scope = Scope {
     ops: 3,
     kinds: ALL,
+    in_order: false,
     evictions: 1,
     restarts: 0,
     given_up: 0,
@@ -61,6 +62,14 @@ const LATE: Scope = Scope {
     evictions: 0,
     given_up: 1,
     ..BEGIN
+};
+
+/// The same, with commands that meet a late store: the first is given up.
+const IN_ORDER: Scope = Scope {
+    kinds: &[Kind::Set, Kind::Get, Kind::Get, Kind::Get],
+    in_order: true,
+    evictions: 1,
+    ..LATE
 };
 
 const END: Scope = Scope {
@@ -121,6 +130,7 @@ fn late_stores_at_the_former_place_are_right() {
         kinds: &[Kind::Get, Kind::Set],
         ..LATE
     });
+    is_right(&IN_ORDER);
 }
 
 #[test]
@@ -169,12 +179,13 @@ fn every_broken_rule_is_found() {
         (Fault::QuiescedIsLeftOut, &[Get, Set], BEGIN),
         (Fault::TwoStagesApart, &[Get, Set], BEGIN),
         (Fault::CommandsAreNotAwaited, &[Get, Set], BEGIN),
-        (Fault::FormerReadsAreNotAwaited, &[Get, Set], LATE),
+        (Fault::FormerReadsAreNotAwaited, IN_ORDER.kinds, IN_ORDER),
         (Fault::ClosingIsLeftOut, &[Get, Delete], END),
         (Fault::ClosingDoesNotClear, &[Get, Delete], END),
         (Fault::ReadsGoHereWhileQuiesced, &[Get, Set], BEGIN),
-        (Fault::ReadsGoOnWhileQuiesced, &[Get, Set], LATE),
-        (Fault::PlaceholdersAreReadThrough, &[Get, Set], LATE),
+        (Fault::ReadsGoOnWhileQuiesced, IN_ORDER.kinds, IN_ORDER),
+        (Fault::ShownBeforeStored, IN_ORDER.kinds, IN_ORDER),
+        (Fault::PlaceholdersAreReadThrough, IN_ORDER.kinds, IN_ORDER),
     ] {
         let scope = Scope {
             fault: Some(fault),
