@@ -3,6 +3,7 @@
 //! After F1's online schema change (Rae et al., VLDB 2013). The leader publishes the next step when every *follower* has acknowledged the
 //! present one; a follower acknowledges a step when nothing that it began by an earlier one is under way. So no two followers are more
 //! than one step apart, however long one of them sleeps. No clock decides: who is silent holds the change up, and nobody's serving.
+//! Reads at a former server count, too: one that is still on its way would see a store that arrives there late, and that others do not.
 //!
 //! A follower is entered before it is told a step, and is waited for from then on, until it has left, or another process has its name, or
 //! an operator says that it has ended. What is told must be saved first: a leader that has forgotten a step, but not who follows, would
@@ -11,7 +12,8 @@
 //! A leader that knows less than a follower takes the step over from it, and goes on only when an operator says how many followers
 //! there are.
 //!
-//! The search in `tests/change/` goes through all interleavings of leader and followers, with crashes of both.
+//! The search in `tests/change/` goes through all interleavings of leader and followers, with crashes of both; the one in `tests/ring/`
+//! through changes that follow each other.
 
 use crate::stage::{Stage, Step};
 use core::fmt;

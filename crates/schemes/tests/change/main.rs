@@ -21,7 +21,7 @@ const SCOPE: Scope = Scope {
 };
 
 /// How many states there are, or the shortest way to what is wrong.
-fn search(scope: &Scope) -> Result<usize, Vec<String>> {
+fn search(scope: &Scope) -> Result<usize, common::Wrong<String>> {
     common::search(World::new(scope), |world| {
         let next = world.successors(scope).into_iter();
         let judged = next.map(|(next, what)| {
@@ -87,9 +87,6 @@ fn every_broken_rule_is_found() {
             fault: Some(fault),
             ..scope
         };
-        match search(&scope) {
-            Ok(states) => panic!("{fault:?} is not found among {states} states"),
-            Err(way) => println!("{fault:?}: {} steps\n  {}", way.len(), way.join("\n  ")),
-        }
+        common::is_found(&format!("{fault:?}"), || search(&scope));
     }
 }

@@ -1,23 +1,35 @@
 //! What is right: a register that may lose its value at any time, and that may be missed.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
+use std::rc::Rc;
 
 /// Commands of a scope at most.
-pub const OPS: usize = 4;
+pub const OPS: usize = 5;
 
 /// What the register has at first.
 pub const INITIAL: u8 = 1;
 
 /// What an application asks.
+#[allow(dead_code, reason = "each search asks some of them")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     Get,
+    /// A get that keeps the unique for a compare-and-swap.
+    Gets,
     ReadHere,
     Set,
     Delete,
     Add,
     Incr,
     Touch,
+    /// With a unique that was read with this value.
+    Cas(u8),
+}
+
+impl Kind {
+    pub fn reads(self) -> bool {
+        matches!(self, Kind::Get | Kind::Gets | Kind::ReadHere)
+    }
 }
 
 /// What it is told.
@@ -26,6 +38,7 @@ pub enum Told {
     Value(u8),
     Done,
     NotStored,
+    Exists,
     Nothing,
     /// Whether it was carried out, and when, is not known.
     Unknown,
@@ -44,7 +57,8 @@ struct Explanation {
 pub struct Register {
     /// Begun, and not answered for certain.
     open: [Option<Kind>; OPS],
-    explanations: BTreeSet<Explanation>,
+    /// In order. Shared, since most of what happens changes nothing here.
+    explanations: Rc<Vec<Explanation>>,
 }
 
 pub fn value_of(op: usize) -> u8 {
@@ -55,23 +69,27 @@ pub fn value_of(op: usize) -> u8 {
 pub fn effect(kind: Kind, op: usize, value: Option<u8>) -> (Told, Option<u8>) {
     let read = value.map_or(Told::Nothing, Told::Value);
     match (kind, value) {
-        (Kind::Get | Kind::ReadHere, _) => (read, value),
+        (Kind::Get | Kind::Gets | Kind::ReadHere, _) => (read, value),
         (Kind::Set, _) => (Told::Done, Some(value_of(op))),
         (Kind::Delete, _) => (Told::Done, None),
         (Kind::Add, None) => (Told::Done, Some(value_of(op))),
         (Kind::Add, Some(_)) => (Told::NotStored, value),
         (Kind::Incr, Some(value)) => (Told::Value(value + 50), Some(value + 50)),
         (Kind::Touch, Some(_)) => (Told::Done, value),
-        (Kind::Incr | Kind::Touch, None) => (Told::Nothing, None),
+        (Kind::Cas(read), Some(value)) if read == value => (Told::Done, Some(value_of(op))),
+        (Kind::Cas(_), Some(value)) => (Told::Exists, Some(value)),
+        (Kind::Incr | Kind::Touch | Kind::Cas(_), None) => (Told::Nothing, None),
     }
 }
 
-/// What a command is told that misses what is there.
-fn missed(kind: Kind) -> Option<Told> {
+/// What a command is told that misses what is there. A compare-and-swap may meet its own value
+/// under another unique, too, or a mark.
+fn missed(kind: Kind) -> &'static [Told] {
     match kind {
-        Kind::Set | Kind::Delete => None,
-        Kind::Add => Some(Told::Done),
-        _ => Some(Told::Nothing),
+        Kind::Set | Kind::Delete => &[],
+        Kind::Add => &[Told::Done],
+        Kind::Cas(_) => &[Told::Nothing, Told::Exists],
+        _ => &[Told::Nothing],
     }
 }
 
@@ -79,7 +97,7 @@ impl Register {
     pub fn new() -> Self {
         Register {
             open: [None; OPS],
-            explanations: BTreeSet::from([Explanation {
+            explanations: Rc::new(vec![Explanation {
                 value: Some(INITIAL),
                 effects: [None; OPS],
             }]),
@@ -91,16 +109,12 @@ impl Register {
         self.open[op] = Some(kind);
     }
 
-    /// A command that may still take effect.
-    pub fn open(&self, op: usize) -> Option<Kind> {
-        self.open[op]
-    }
-
     /// All that a command that is open may have done by now, and what was lost.
-    fn explain(&mut self, (may_lose, may_miss): (bool, bool)) {
-        let mut new: Vec<_> = self.explanations.iter().cloned().collect();
+    fn explain(&self, (may_lose, may_miss): (bool, bool)) -> HashSet<Explanation> {
+        let mut all: HashSet<_> = self.explanations.iter().cloned().collect();
+        let mut new = self.explanations.to_vec();
+        let mut found = Vec::new();
         while let Some(known) = new.pop() {
-            let mut found = Vec::new();
             if may_lose {
                 found.push(Explanation {
                     value: None,
@@ -114,9 +128,10 @@ impl Register {
                     next.effects[op] = Some(told);
                     next.value = value;
                     found.push(next);
-                    if let (true, Some(told)) = (may_miss, missed(*kind)) {
+                    let misses = missed(*kind).iter();
+                    for told in misses.filter(|_| may_miss) {
                         let mut missed = known.clone();
-                        missed.effects[op] = Some(told);
+                        missed.effects[op] = Some(*told);
                         if *kind == Kind::Add {
                             missed.value = Some(value_of(op));
                         }
@@ -124,31 +139,34 @@ impl Register {
                     }
                 }
             }
-            for found in found {
-                if self.explanations.insert(found.clone()) {
+            for found in found.drain(..) {
+                if all.insert(found.clone()) {
                     new.push(found);
                 }
             }
         }
+        all
     }
 
     /// A command is answered. False if nothing explains that.
     pub fn tell(&mut self, op: usize, told: Told, may: (bool, bool)) -> bool {
-        self.explain(may);
         if told == Told::Unknown {
             // It stays open: it may take effect at any time, or never.
             return true;
         }
+        let all = self.explain(may);
         self.open[op] = None;
-        let before = std::mem::take(&mut self.explanations);
-        self.explanations = before
+        let fits = all
             .into_iter()
-            .filter(|known| known.effects[op] == Some(told))
+            .filter(|known| known.effects[op] == Some(told));
+        let mut fits: Vec<_> = fits
             .map(|mut known| {
                 known.effects[op] = None;
                 known
             })
             .collect();
+        fits.sort_unstable();
+        self.explanations = Rc::new(fits);
         !self.explanations.is_empty()
     }
 }
