@@ -168,6 +168,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 
 /// What tests, benchmarks and examples may use besides.
 const TESTS_MAY_USE: &[&str] = &[
+    "placement",
     "testkit",
     "workload",
     "sim",

@@ -54,10 +54,6 @@ pub const CLOSING_MIN: Duration = Duration::from_secs(3);
 /// coordinator that saves to a slow disk need, and less than clients wait for an answer.
 pub const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// Pairs of servers of which one gives parts of a ring to the other in one plan: few enough that a wrong plan does little, and what a
-/// server misses and gets comes from one move.
-pub const RING_PAIRS_MAX: usize = 4;
-
 /// Events of pools' changes kept to be shown.
 pub const CHANGE_EVENTS_MAX: usize = 1000;
 

@@ -19,29 +19,22 @@ use std::time::{Duration, Instant};
 const GIVEN_UP: Duration = Duration::from_millis(900);
 
 /// What applications do between two bursts of commands. The change takes seconds, whose operations all have to be judged.
-const THINKING: Duration = Duration::from_millis(5);
+pub const THINKING: Duration = Duration::from_millis(5);
 
 /// The proxies, and who leads them.
-struct Fleet {
-    coordinator: Process,
+pub struct Fleet {
+    pub coordinator: Process,
     state: String,
     file: String,
-    proxies: Vec<Process>,
+    pub proxies: Vec<Process>,
 }
 
 impl Fleet {
-    fn start(folder: &Path, former: &[Memcached], own: &[Memcached]) -> Self {
+    /// Proxies by the file that is said of a coordinator.
+    pub fn start(folder: &Path, file: impl FnOnce(SocketAddr) -> String) -> Self {
         let state = folder.join("state").display().to_string();
         let coordinator = evenkeel::coordinator(&["--state", &state]);
-        let patience =
-            format!("request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\n");
-        let text = format!(
-            "[pools.old]\n{}{patience}[pools.new]\n{}{patience}warm_from = \"old\"\n\
-             pool_coordinator = \"http://{}\"\n[[routes]]\npool = \"new\"\n",
-            list(former),
-            list(own),
-            coordinator.address()
-        );
+        let text = file(coordinator.address());
         let path = folder.join("proxy.toml");
         std::fs::write(&path, text).expect("room");
         let file = path.display().to_string();
@@ -56,13 +49,13 @@ impl Fleet {
         }
     }
 
-    fn kill_coordinator(&mut self) {
+    pub fn kill_coordinator(&mut self) {
         let address = self.coordinator.address().to_string();
         self.coordinator.kill();
         self.coordinator = evenkeel::coordinator_at(&address, &["--state", &self.state]);
     }
 
-    fn kill_proxy(&mut self, at: usize) {
+    pub fn kill_proxy(&mut self, at: usize) {
         let address = self.proxies[at].address().to_string();
         self.proxies[at].kill();
         self.proxies[at] = proxy(&address, &self.file, at);
@@ -100,7 +93,16 @@ fn proxy(address: &str, file: &str, at: usize) -> Process {
 fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
     let (mut former, mut own) = (memcacheds(), memcacheds());
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut fleet = Fleet::start(folder.path(), &former, &own);
+    let mut fleet = Fleet::start(folder.path(), |coordinator| {
+        let patience =
+            format!("request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\n");
+        format!(
+            "[pools.old]\n{}{patience}[pools.new]\n{}{patience}warm_from = \"old\"\n\
+             pool_coordinator = \"http://{coordinator}\"\n[[routes]]\npool = \"new\"\n",
+            list(&former),
+            list(&own)
+        )
+    });
     let mut number = |below: usize| random.next_u64() as usize % below;
     let (server, other, of_proxies) = (number(SERVERS), number(SERVERS), number(PROXIES));
     let pause = Duration::from_millis(number(STOPPED_MS_MAX as usize) as u64);

@@ -17,6 +17,7 @@ mod chaos;
 mod drains;
 mod lease;
 mod porcupine;
+mod rings;
 mod settings;
 mod turns;
 mod warm;

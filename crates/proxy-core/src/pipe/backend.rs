@@ -243,11 +243,6 @@ impl Backend {
         self.queue.requests().map(|request| request.tag.route)
     }
 
-    /// Whether a request is queued or awaited that may change something. O(requests).
-    pub fn awaits_writes(&self) -> bool {
-        self.queue.requests().any(|request| !request.tag.is_read)
-    }
-
     /// Whether all is answered that was asked until then. O(1): what is queued stands in the order in which it was asked.
     pub fn has_answered_until(&self, then: Instant) -> bool {
         self.queue.len() == 0 || self.asked().is_some_and(|asked| asked > then)

@@ -48,6 +48,12 @@ impl MemcachedPool {
         self.ring.as_ref()
     }
 
+    /// The backends of servers that give parts of the ring away.
+    pub fn sources(&self) -> Vec<BackendId> {
+        let sources = self.ring.iter().flat_map(|ring| ring.sources());
+        sources.map(|server| self.backends[server]).collect()
+    }
+
     /// The backend of the server that a key lives on, by the name that servers know.
     #[inline]
     pub fn home(&self, key: &[u8]) -> BackendId {

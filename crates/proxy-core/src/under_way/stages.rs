@@ -5,7 +5,8 @@ use crate::config::MapSource;
 use crate::configure::take_over_ring;
 use crate::ids::PoolId;
 use crate::output::Output;
-use crate::pool::{Former, MemcachedPool, Pool};
+use crate::pipe::backend::Backend;
+use crate::pool::{Former, Pool};
 use crate::ring::Told;
 use crate::under_way::era::begin_era;
 use crate::under_way::retry::retry_all_parked;
@@ -77,36 +78,29 @@ pub(crate) fn settle_steps(core: &mut ProxyCore) {
     }
 }
 
-/// Whether nothing that counts is under way which was begun by an earlier step. Reads that have begun nothing do not: they are as good as
-/// none. Nor does a store that was given up: nobody was told that it was carried out, and what it may still do at a former server is seen
-/// by nobody before it is stored here.
+/// Whether nothing is under way which was begun by an earlier step, but for what was given up: nobody was told what came of it, and what a
+/// store of it may still do at a former server is seen by nobody before it is stored here.
 fn is_settled(core: &ProxyCore, id: PoolId, former: &Former) -> bool {
     let is_old = core.operations.began_before(id, former.version());
-    let writes = former.stage() == Stage::Quiesced
-        && match core.pools.get(id).and_then(Pool::list) {
-            Some(servers) if former.pool == id => !is_drained(core, servers, former.since),
-            _ => writes_to(core, former.pool),
-        };
-    !is_old && !writes && core.flushes.is_empty()
+    let is_drained = former.stage() != Stage::Quiesced || is_drained(core, id, former);
+    !is_old && is_drained && core.flushes.is_empty()
 }
 
-/// Whether all is answered that was asked until then of servers that give parts of a ring away, or of servers that were taken out of the
-/// configuration. Other keys of theirs are asked for all the time. O(servers).
-fn is_drained(core: &ProxyCore, servers: &MemcachedPool, then: Instant) -> bool {
-    let sources = servers.ring().map(|ring| ring.sources());
-    let sources = sources.into_iter().flatten();
-    let mut backends = sources.filter_map(|source| core.backends.get(servers.backends()[source]));
-    let mut left = core.backends.iter().filter(|backend| backend.retired);
-    backends.all(|backend| backend.has_answered_until(then))
-        && !left.any(|backend| backend.awaits_writes())
-}
-
-/// Whether anything that may change something is under way at the servers of a pool, or at servers that were taken out of one: the former
-/// configuration may have called them otherwise. O(requests under way).
-fn writes_to(core: &ProxyCore, pool: PoolId) -> bool {
+/// Whether all is answered that was asked at former places before requests began to wait. Reads count: one that finds what a late store has
+/// put there would be older than one that begins behind it. O(servers).
+fn is_drained(core: &ProxyCore, id: PoolId, former: &Former) -> bool {
     let is_left = |pool: PoolId| core.pools.get(pool).is_none_or(|pool| pool.leaving);
-    let mut backends = core.backends.iter();
-    let counts = |id: PoolId| id == pool || is_left(id);
-    backends.any(|backend| (counts(backend.pool) || backend.retired) && backend.awaits_writes())
-        || core.parking.await_pool(pool)
+    let former_places = match core.pools.list(id).filter(|_| former.pool == id) {
+        Some(servers) => servers.sources(),
+        None => core
+            .pools
+            .get(former.pool)
+            .map_or_else(Vec::new, Pool::backends),
+    };
+    // What was taken out of the configuration may be called otherwise there.
+    let left = |backend: &&Backend| backend.retired || is_left(backend.pool);
+    let places = former_places.iter().filter_map(|&id| core.backends.get(id));
+    let mut places = places.chain(core.backends.iter().filter(left));
+    let are_parked = former.pool != id && core.parking.await_pool(former.pool);
+    places.all(|backend| backend.has_answered_until(former.since)) && !are_parked
 }

@@ -1,0 +1,118 @@
+//! Parts of a ring change hands among memcacheds, ordered one after the other, under proxies and applications that never stop, while items
+//! are evicted, and servers, proxies and the coordinator are killed and stopped.
+
+use super::application::{KEYS, Shared};
+use super::changes::{Fleet, THINKING};
+use super::warm::{
+    DEADLINE, SERVERS, STOPPED_MS_MAX, addresses, counts, evict, judge, list, memcacheds, pause_of,
+    restart, rounds, work,
+};
+use super::{IMPATIENT, PROXIES};
+use evenkeel_placement::config::{PlacementConfig, Server};
+use evenkeel_placement::pool::Placement;
+use evenkeel_testkit::{Memcached, http, poll_until};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::Rng;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Keys that are to move at once.
+const KEYS_MOVED: usize = 3;
+
+/// Plans that come to their end in a round.
+const PLANS: u64 = 3;
+
+fn lines(servers: &[Memcached], coordinator: SocketAddr) -> String {
+    format!(
+        "[pools.main]\n{}request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\n\
+         distribution = \"adaptive\"\npool_coordinator = \"http://{coordinator}\"\n",
+        list(servers)
+    )
+}
+
+fn ring(fleet: &Fleet) -> Option<Value> {
+    let (_, body) = http::get(fleet.coordinator.address(), "/api/v1/rings").ok()?;
+    let body: Value = serde_json::from_str(&body).ok()?;
+    body["rings"].as_array()?.first().cloned()
+}
+
+/// Orders that some keys move, again and again, until so many plans have come to their end.
+fn move_keys(fleet: &Fleet, shared: &Shared, random: &mut Xoshiro256PlusPlus, plans: u64) {
+    let at = fleet.coordinator.address();
+    let list = Placement::new(&PlacementConfig {
+        servers: vec![Server::new("any", 1)],
+        ..PlacementConfig::default()
+    });
+    let list = list.expect("a server");
+    let mut done = 0;
+    let mut last = Value::Null;
+    poll_until(DEADLINE, "parts of the ring to move", || {
+        let change = ring(fleet)?["change"].clone();
+        let number = &change["ring"]["number"];
+        if change["stage"] == "done" && *number != last {
+            last = number.clone();
+            done += 1;
+        }
+        if done > plans {
+            return Some(());
+        }
+        let mut number = |below: usize| random.next_u64() as usize % below;
+        let parts: Vec<Value> = (0..KEYS_MOVED)
+            .map(|_| {
+                let key = shared.key(number(KEYS.len()));
+                let hash = list.hashed(key.as_bytes()).1 as u32;
+                json!({"first": hash, "last": hash, "to": number(SERVERS)})
+            })
+            .collect();
+        let order = json!({"parts": parts, "proxies": PROXIES}).to_string();
+        // It is refused where a key is there already, while another plan is under way, and before all proxies are there.
+        let _ = http::post_json(at, "/api/v1/rings/main/moves", &order);
+        None
+    });
+}
+
+fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
+    let mut servers = memcacheds();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut fleet = Fleet::start(folder.path(), |coordinator| lines(&servers, coordinator));
+    let mut number = |below: usize| random.next_u64() as usize % below;
+    let (stopped, killed, of_proxies) = (number(SERVERS), number(SERVERS), number(PROXIES));
+    let pause = Duration::from_millis(number(STOPPED_MS_MAX as usize) as u64);
+    let places = addresses(&fleet.proxies);
+    let of_servers: Vec<SocketAddr> = servers.iter().map(Memcached::address).collect();
+    let told = work(shared, &places, || {
+        let go_on = |what: &str| {
+            let before = shared.values();
+            poll_until(DEADLINE, what, || {
+                (shared.values() > before + 100).then_some(())
+            });
+        };
+        go_on("the pool to be used");
+        move_keys(&fleet, shared, random, PLANS);
+        for _ in 0..20 {
+            evict(&of_servers, random, shared);
+        }
+        pause_of(servers[stopped].process(), pause);
+        move_keys(&fleet, shared, random, 1);
+        restart(&mut servers[killed]);
+        fleet.kill_coordinator();
+        pause_of(&mut fleet.proxies[of_proxies], pause);
+        move_keys(&fleet, shared, random, 1);
+        fleet.kill_proxy(1 - of_proxies);
+        go_on("a new proxy to be used");
+        move_keys(&fleet, shared, random, 1);
+        go_on("the pool to be used again");
+    });
+    judge(told);
+    let counts = counts(&fleet.proxies);
+    assert!(
+        counts["fills_stored"] + counts["former_deletes"] > 0,
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn chaos_of_rings_whose_parts_change_hands() {
+    rounds(|random, shared| one_round(random, &shared.thinking(THINKING)));
+}
