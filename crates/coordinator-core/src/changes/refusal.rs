@@ -1,9 +1,10 @@
 //! Why an order about changes of pools is refused.
 
+use evenkeel_control::rings::BadPlan;
 use evenkeel_schemes::change::NoChange;
 use evenkeel_schemes::stage::Stage;
 
-use super::BadMoves;
+use crate::limits::RING_PAIRS_MAX;
 
 /// Why something is not done with a pool's change. Nothing has changed then.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -145,6 +146,48 @@ impl ChangeRefusal {
             NoChange::PastReturn(stage) => ChangeRefusal::PastReturn { pool, stage },
         }
     }
+}
+
+/// Why parts of a ring do not move so. Whoever ordered it is at fault.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum BadMoves {
+    /// Nothing was ordered.
+    #[error("name at least one part")]
+    Nothing,
+    /// No server is known by this.
+    #[error("no server of it is known as {server:?}; `evenkeel ring show` lists them")]
+    UnknownServer {
+        /// What was said.
+        server: String,
+    },
+    /// It has no part of the ring, or no grain was asked for.
+    #[error("server {server} has nothing to give, or no grain was asked of it")]
+    NothingToGive {
+        /// Which.
+        server: String,
+    },
+    /// It has it already.
+    #[error("server {server} has hashes from {first:#010x} to {last:#010x} already")]
+    AtTarget {
+        /// The server.
+        server: String,
+        /// The first hash of the part.
+        first: u32,
+        /// Its last.
+        last: u32,
+    },
+    /// Too much at one time.
+    #[error("between {0} pairs of servers, more than {RING_PAIRS_MAX} in one plan")]
+    TooManyPairs(usize),
+    /// What a server gets and gives in one plan has one other end.
+    #[error("server {server} would give or get in two pairs of servers in one plan")]
+    InTwoPairs {
+        /// Which.
+        server: String,
+    },
+    /// The ring cannot change so.
+    #[error(transparent)]
+    Plan(#[from] BadPlan),
 }
 
 /// Why a proxy is not removed.
