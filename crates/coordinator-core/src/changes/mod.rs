@@ -32,6 +32,7 @@ mod event;
 mod orders;
 mod refusal;
 mod ring_orders;
+mod ring_steps;
 mod ring_view;
 mod rings;
 mod saved;
@@ -53,8 +54,8 @@ use event::Journal;
 use rings::Strangers;
 
 pub use event::{ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews};
-pub use refusal::{ChangeRefusal, RemoveProxyRefusal};
-pub use ring_orders::{BadMoves, GrainsMove, RingMoveRequest};
+pub use refusal::{BadMoves, ChangeRefusal, RemoveProxyRefusal};
+pub use ring_orders::{GrainsMove, RingMoveRequest};
 pub use ring_view::{RingMoveView, RingServerView, RingView, RingsView};
 pub use rings::LedRing;
 pub use saved::{SavedChange, SavedChanges, SavedFollower};

@@ -1,9 +1,8 @@
 //! Why an order about changes of pools is refused.
 
+use evenkeel_control::rings::BadPlan;
 use evenkeel_schemes::change::NoChange;
 use evenkeel_schemes::stage::Stage;
-
-use super::BadMoves;
 
 /// Why something is not done with a pool's change. Nothing has changed then.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -145,6 +144,39 @@ impl ChangeRefusal {
             NoChange::PastReturn(stage) => ChangeRefusal::PastReturn { pool, stage },
         }
     }
+}
+
+/// Why parts of a ring do not move so. Whoever ordered it is at fault.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum BadMoves {
+    /// Nothing was ordered.
+    #[error("name at least one part")]
+    Nothing,
+    /// No server is known by this.
+    #[error("no server of it is known as {server:?}; `evenkeel ring show` lists them")]
+    UnknownServer {
+        /// What was said.
+        server: String,
+    },
+    /// It has no part of the ring, or no grain was asked for.
+    #[error("server {server} has nothing to give, or no grain was asked of it")]
+    NothingToGive {
+        /// Which.
+        server: String,
+    },
+    /// It has it already.
+    #[error("server {server} has hashes from {first:#010x} to {last:#010x} already")]
+    AtTarget {
+        /// The server.
+        server: String,
+        /// The first hash of the part.
+        first: u32,
+        /// Its last.
+        last: u32,
+    },
+    /// The ring cannot change so.
+    #[error(transparent)]
+    Plan(#[from] BadPlan),
 }
 
 /// Why a proxy is not removed.

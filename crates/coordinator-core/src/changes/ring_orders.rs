@@ -1,11 +1,11 @@
 //! What operators order of rings.
 
-use evenkeel_control::rings::{BadPlan, RING_MOVES_MAX, RingMove, RingPlan};
+use evenkeel_control::rings::{RING_MOVES_MAX, RingMove, RingPlan};
 use evenkeel_placement::ring::{Part, Ring};
 use evenkeel_types::Now;
 use serde::{Deserialize, Serialize};
 
-use super::{ChangeNews, ChangeRefusal, Changes, LedRing};
+use super::{BadMoves, ChangeNews, ChangeRefusal, Changes, LedRing};
 
 /// What is to move in one plan, and how many proxies there are. At most [`RING_MOVES_MAX`] parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,39 +31,6 @@ pub struct GrainsMove {
     pub to: String,
     /// How much: 4,096ths of the ring.
     pub grains: u32,
-}
-
-/// Why parts of a ring do not move so. Whoever ordered it is at fault.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum BadMoves {
-    /// Nothing was ordered.
-    #[error("name at least one part")]
-    Nothing,
-    /// No server is known by this.
-    #[error("no server of it is known as {server:?}; `evenkeel ring show` lists them")]
-    UnknownServer {
-        /// What was said.
-        server: String,
-    },
-    /// It has no part of the ring, or no grain was asked for.
-    #[error("server {server} has nothing to give, or no grain was asked of it")]
-    NothingToGive {
-        /// Which.
-        server: String,
-    },
-    /// It has it already.
-    #[error("server {server} has hashes from {first:#010x} to {last:#010x} already")]
-    AtTarget {
-        /// The server.
-        server: String,
-        /// The first hash of the part.
-        first: u32,
-        /// Its last.
-        last: u32,
-    },
-    /// The ring cannot change so.
-    #[error(transparent)]
-    Plan(#[from] BadPlan),
 }
 
 impl LedRing {
