@@ -89,6 +89,7 @@ impl Process {
         self.follower = self.follower.reborn();
         if let Some(ring) = &mut self.follower.0.pools[0].ring {
             *ring = FollowedRing {
+                counts: None,
                 number: 0,
                 incarnation: 0,
                 wish: Some(wish(3)),
