@@ -4,7 +4,10 @@ use crate::ask::{self, CoordinatorArgs, Format};
 use crate::changes;
 use anyhow::ensure;
 use clap::Subcommand;
-use evenkeel_coordinator_core::{GrainsMove, RingMoveRequest, RingMoveView, RingView, RingsView};
+use evenkeel_coordinator_core::{
+    GrainsMove, RingLoadView, RingMode, RingMoveRequest, RingMoveView, RingSettings,
+    RingSettingsRequest, RingView, RingsView,
+};
 
 /// Shows the rings of pools whose hash space follows the load, and moves parts of them.
 ///
@@ -51,11 +54,36 @@ pub enum What {
         #[arg(long, value_name = "N")]
         proxies: usize,
     },
+    /// Says how a ring follows its load; without a choice, nothing changes
+    Settings {
+        /// Which
+        pool: String,
+        /// What is done about what its servers carry: nothing is measured (off), plans are shown (observe), or carried out (automatic)
+        #[arg(long, value_enum)]
+        mode: Option<Mode>,
+        /// How many proxies have the pool in their files, as you know; automatic moves nothing while another number follows
+        #[arg(long, value_name = "N")]
+        proxies: Option<usize>,
+        /// How long the load is measured before it is looked at, in milliseconds, 1000 to 600000
+        #[arg(long, value_name = "MS")]
+        slot_ms: Option<u64>,
+    },
     /// Takes a move back, as long as the pool is not warming
     Withdraw {
         /// Which
         pool: String,
     },
+}
+
+/// What is done about what the servers of a ring carry.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Mode {
+    /// Nothing is measured
+    Off,
+    /// Plans are made and shown
+    Observe,
+    /// Plans are carried out
+    Automatic,
 }
 
 /// Asks, or says what is wanted, and prints the answer.
@@ -92,6 +120,23 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             };
             format.print_done(&client.begin_ring_move(pool, &request)?, ordered)
         }
+        What::Settings {
+            pool,
+            mode,
+            proxies,
+            slot_ms,
+        } => {
+            let request = RingSettingsRequest {
+                mode: mode.map(|mode| match mode {
+                    Mode::Off => RingMode::Off,
+                    Mode::Observe => RingMode::Observe,
+                    Mode::Automatic => RingMode::Automatic,
+                }),
+                proxies: *proxies,
+                slot_ms: *slot_ms,
+            };
+            format.print_done(&client.set_ring(pool, &request)?, follows)
+        }
         What::Withdraw { pool } => {
             format.print_done(&client.withdraw_change(pool)?, changes::withdrawn)
         }
@@ -109,15 +154,32 @@ fn overview(view: &RingsView) -> String {
 
 fn details(ring: &RingView) -> String {
     let mut text = changes::details(&ring.change);
-    let servers = ring.servers.iter().map(|server| {
+    text += &format!("\n{}", follows(ring));
+    let measured = ring.slot.as_ref().map_or(&[][..], |slot| &slot.servers);
+    let servers = ring.servers.iter().enumerate().map(|(at, server)| {
+        let load = measured.get(at);
+        let number = |of: fn(&RingLoadView) -> String| load.map_or_else(|| "-".into(), of);
         [
             server.name.clone(),
             format!("{:.2}%", server.share * 100.0),
             server.slices.to_string(),
+            number(|load| load.gets.to_string()),
+            number(|load| match load.gets {
+                0 => "-".into(),
+                gets => format!("{:.1}%", load.hits as f64 / gets as f64 * 100.0),
+            }),
+            number(|load| load.writes.to_string()),
+            number(|load| format!("{:.0}", load.load)),
         ]
     });
-    text += &format!("\n{}", ask::table("server|share|slices", servers));
-    for (what, moves) in [("moves", &ring.moves), ("waits", &ring.waiting)] {
+    let heads = "server|share|slices|gets/s|hits|writes/s|load/s";
+    text += &format!("\n{}", ask::table(heads, servers));
+    let planned = ring.slot.as_ref().map_or(&[][..], |slot| &slot.planned);
+    for (what, moves) in [
+        ("moves", &ring.moves[..]),
+        ("waits", &ring.waiting[..]),
+        ("planned", planned),
+    ] {
         if moves.is_empty() {
             continue;
         }
@@ -127,6 +189,38 @@ fn details(ring: &RingView) -> String {
         });
         let heads = [what, "share", "from", "to"];
         text += &format!("\n{}", ask::plain_table(heads, rows));
+    }
+    text
+}
+
+/// How a ring follows its load, and what was measured last.
+fn follows(ring: &RingView) -> String {
+    let RingSettings {
+        mode,
+        proxies,
+        slot_ms,
+    } = ring.settings;
+    let mode = match mode {
+        RingMode::Off => return "mode off: nothing is measured".to_owned(),
+        RingMode::Observe => "observe: plans are shown, nothing moves".to_owned(),
+        RingMode::Automatic => format!("automatic, while {proxies} proxies follow"),
+    };
+    let mut text = format!("mode {mode}; slots of {:.1} s", slot_ms as f64 / 1000.0);
+    let Some(slot) = &ring.slot else {
+        return text + ", none is over";
+    };
+    text += &format!(
+        "; slot {}: told by {} of {} proxies",
+        slot.number, slot.told, slot.followers
+    );
+    if let Some(max) = slot.max_by_mean {
+        text += &format!(", the busiest server carries {max:.2} of the mean");
+    }
+    if let Some(predicted) = slot.predicted_max_by_mean {
+        text += &format!(", {predicted:.2} when what is planned has moved");
+    }
+    for kept in &slot.kept {
+        text += &format!("\n{} keeps more than its share: {}", kept.server, kept.why);
     }
     text
 }
@@ -149,7 +243,9 @@ fn ordered(ring: &RingView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_coordinator_core::{ChangeView, PlanView, RingServerView, Stage};
+    use evenkeel_coordinator_core::{
+        ChangeView, PlanView, RingKeptView, RingServerView, RingSlotView, Stage,
+    };
 
     fn ring() -> RingView {
         let server = |name: &str, share| RingServerView {
@@ -182,7 +278,47 @@ mod tests {
                 to: "m2".into(),
             }],
             waiting: Vec::new(),
+            settings: RingSettings::default(),
+            slot: None,
         }
+    }
+
+    #[test]
+    fn what_was_measured_is_told() {
+        let mut ring = ring();
+        assert!(follows(&ring).ends_with("slots of 5.0 s, none is over"));
+        let load = |gets| RingLoadView {
+            gets,
+            hits: gets / 2,
+            writes: 3,
+            load: gets as f64,
+        };
+        ring.slot = Some(RingSlotView {
+            number: 4,
+            told: 2,
+            followers: 3,
+            max_by_mean: Some(1.5),
+            servers: vec![load(100), load(300)],
+            planned: ring.moves.clone(),
+            predicted_max_by_mean: Some(1.1),
+            kept: vec![RingKeptView {
+                server: "m2".into(),
+                why: "that is why".into(),
+            }],
+        });
+        let text = details(&ring);
+        for part in [
+            "slot 4: told by 2 of 3 proxies, the busiest server carries 1.50 of the mean, 1.10 when",
+            "m2 keeps more than its share: that is why",
+            "planned",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        let mut lines = text.lines();
+        let row = lines.find(|line| line.contains("75.00%")).expect("a row");
+        assert!(row.contains("300") && row.contains("50.0%"), "{row}");
+        ring.settings.mode = RingMode::Off;
+        assert_eq!(follows(&ring), "mode off: nothing is measured");
     }
 
     #[test]

@@ -66,7 +66,8 @@ pub use self::core::{CoordinatorCore, Counters};
 pub use changes::{
     BadMoves, BeginRequest, ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews, ChangeRefusal,
     ChangeView, ChangesView, FollowerView, ForgottenPoolView, GrainsMove, LedRing, PlanView,
-    RemoveProxyRefusal, RemovedProxyView, RingMoveRequest, RingMoveView, RingServerView, RingView,
+    RemoveProxyRefusal, RemovedProxyView, RingKeptView, RingLoadView, RingMode, RingMoveRequest,
+    RingMoveView, RingServerView, RingSettings, RingSettingsRequest, RingSlotView, RingView,
     RingsView, SavedChange, SavedChanges, SavedFollower,
 };
 pub use cluster_hot_keys::{

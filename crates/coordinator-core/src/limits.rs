@@ -54,6 +54,21 @@ pub const CLOSING_MIN: Duration = Duration::from_secs(3);
 /// coordinator that saves to a slow disk need, and less than clients wait for an answer.
 pub const PAUSE_MAX: Duration = Duration::from_millis(200);
 
+/// How long a slot is in which a ring's load is measured, where an operator says nothing.
+pub const RING_SLOT: Duration = Duration::from_secs(5);
+
+/// Shortest slot: proxies report twice a second.
+pub const RING_SLOT_MIN: Duration = Duration::from_secs(1);
+
+/// Longest slot.
+pub const RING_SLOT_MAX: Duration = Duration::from_secs(600);
+
+/// Nothing is planned for a ring on less than so many fifths of the proxies that follow it.
+pub const RING_TOLD_OF_FIVE: usize = 4;
+
+/// Counts of a ring over a shorter time say little, and are not used.
+pub const RING_TOLD_SPAN_MIN: Duration = Duration::from_millis(200);
+
 /// Events of pools' changes kept to be shown.
 pub const CHANGE_EVENTS_MAX: usize = 1000;
 

@@ -89,6 +89,7 @@ fn refused(refusal: &ChangeRefusal) -> Response {
         ChangeRefusal::NoRing { .. } => (StatusCode::CONFLICT, "no_ring"),
         ChangeRefusal::PlanUnderWay { .. } => (StatusCode::CONFLICT, "plan_under_way"),
         ChangeRefusal::Stranger { .. } => (StatusCode::CONFLICT, "stranger"),
+        ChangeRefusal::BadSettings { .. } => (StatusCode::BAD_REQUEST, "bad_settings"),
         ChangeRefusal::BadMoves { .. } => (StatusCode::BAD_REQUEST, "bad_moves"),
         ChangeRefusal::StillFollowed { .. } => (StatusCode::CONFLICT, "still_followed"),
     };

@@ -8,7 +8,7 @@ use axum::extract::{DefaultBodyLimit, Json, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{delete, get, post, put};
 use axum::{Extension, Router};
 use evenkeel_control::access::Holder;
 use evenkeel_types::Now;
@@ -67,6 +67,7 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
         .route("/api/v1/changes/{pool}/forget", post(changes::forget))
         .route("/api/v1/rings", get(rings::list))
         .route("/api/v1/rings/{pool}/moves", post(rings::begin_move))
+        .route("/api/v1/rings/{pool}/settings", put(rings::set))
         .route("/api/v1/events", get(events))
         .route("/api/v1/settings", get(settings).put(put_settings))
         .route("/api/v1/drain", post(servers::drain))

@@ -16,7 +16,8 @@ use evenkeel_coordinator_core::{
     BeginRequest, ChangeEvent, ChangeEventsBody, ChangeView, ChangesView, ClusterLoadsView,
     DrainRequest, DrainView, DrainsView, ForgottenPoolView, HeatView, LoadOrder, MapEvent,
     MigrationRequest, MigrationView, MigrationsView, ProxiesView, ReleasedView, RemovedProxyView,
-    RemovedView, RingMoveRequest, RingView, RingsView, ServerView, ServersView, Settings,
+    RemovedView, RingMoveRequest, RingSettingsRequest, RingView, RingsView, ServerView,
+    ServersView, Settings,
 };
 
 /// A client of one coordinator. Every call takes at most a second.
@@ -260,6 +261,16 @@ impl ApiClient {
     /// [`ChangeRefusal`](evenkeel_coordinator_core::ChangeRefusal).
     pub fn begin_ring_move(&self, pool: &str, request: &RingMoveRequest) -> ClientResult<RingView> {
         self.post(&ring_path(pool, "moves"), request)
+    }
+
+    /// Changes how a pool's ring follows its load; returns it as it is then.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached or cannot save that, knows no such pool (`unknown_pool`), or a setting is out of its range.
+    pub fn set_ring(&self, pool: &str, request: &RingSettingsRequest) -> ClientResult<RingView> {
+        let (path, body) = (ring_path(pool, "settings"), self.body(request)?);
+        self.call(|endpoint| self.line.put(endpoint, &path, &body))
     }
 
     /// The last map changes, oldest first.

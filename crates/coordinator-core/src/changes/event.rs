@@ -125,6 +125,8 @@ pub struct ChangeCounts {
     pub unacknowledged: u64,
     /// Steps that were taken over from proxies.
     pub taken_over: u64,
+    /// Counts of rings that cannot be true, which were not used.
+    pub ring_reports_void: u64,
     /// Plans of rings that were begun.
     pub plans: u64,
 }

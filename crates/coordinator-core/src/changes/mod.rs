@@ -32,6 +32,7 @@ mod event;
 mod orders;
 mod refusal;
 mod ring_orders;
+mod ring_slots;
 mod ring_steps;
 mod ring_view;
 mod rings;
@@ -51,12 +52,16 @@ use crate::limits::{
     PROXIES_MAX, YOUNG_FOR,
 };
 use event::Journal;
+use ring_slots::Slots;
 use rings::Strangers;
 
 pub use event::{ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews};
 pub use refusal::{BadMoves, ChangeRefusal, RemoveProxyRefusal};
 pub use ring_orders::{GrainsMove, RingMoveRequest};
-pub use ring_view::{RingMoveView, RingServerView, RingView, RingsView};
+pub use ring_slots::{RingMode, RingSettings, RingSettingsRequest};
+pub use ring_view::{
+    RingKeptView, RingLoadView, RingMoveView, RingServerView, RingSlotView, RingView, RingsView,
+};
 pub use rings::LedRing;
 pub use saved::{SavedChange, SavedChanges, SavedFollower};
 pub use view::{
@@ -90,6 +95,8 @@ struct Led {
     change: Change,
     /// What the change is a plan of, in a pool whose hash space follows the load.
     ring: Option<LedRing>,
+    /// What that carries.
+    slots: Slots,
     /// It was among what this process began with.
     is_restored: bool,
     /// Its step was taken over from a proxy, and no operator has said since how many there are.
@@ -117,6 +124,7 @@ impl Led {
         Led {
             change: Change::default(),
             ring: None,
+            slots: Slots::default(),
             is_restored: false,
             is_taken_over: false,
             is_held_up: false,
@@ -330,6 +338,9 @@ impl Changes {
         let led = self.pools.entry(pool.clone());
         let led = led.or_insert_with(|| Led::new(now.monotonic));
         let (before, known) = (led.change.step(), led.boot_of(name));
+        if !led.hear_counts(name, heartbeat.boot, followed) {
+            self.journal.counts.ring_reports_void += 1;
+        }
         let has_news = led.change.hear(name, said(heartbeat.boot, followed));
         // What makes no sense was refused before.
         if has_news != Ok(true) {
@@ -432,6 +443,7 @@ impl Changes {
         for pool in overdue {
             self.withdraw_overdue(now, &pool);
         }
+        self.end_slots(now);
     }
 
     fn withdraw_overdue(&mut self, now: Now, pool: &str) {
@@ -459,7 +471,8 @@ impl Changes {
         let resting = self.pools.values().filter(|led| led.change.is_under_way());
         let resting = resting.filter_map(Led::rests_until);
         let resting = resting.filter(|until| *until > now);
-        overdue.chain(resting).min()
+        let slots = self.pools.values().filter_map(Led::slot_ends);
+        overdue.chain(resting).chain(slots).min()
     }
 
     /// What a proxy is told, whose heartbeat was taken in, and whether it is to report
@@ -488,7 +501,7 @@ impl Changes {
             }
             hurries |= led.is_changing(now);
             // An answer has room for one plan. Who is told of others asks again soon.
-            match led.told(followed, has_room) {
+            match led.told(heartbeat, followed, has_room) {
                 Some(told) => {
                     has_room &= told.ring.as_ref().is_none_or(|ring| ring.plan.is_none());
                     steps.push(told);

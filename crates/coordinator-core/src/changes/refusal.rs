@@ -114,6 +114,12 @@ pub enum ChangeRefusal {
         /// What is wrong.
         why: BadMoves,
     },
+    /// Settings of a ring out of their range.
+    #[error("{why}")]
+    BadSettings {
+        /// What is wrong.
+        why: String,
+    },
     /// Proxies follow it.
     #[error(
         "{known} {proxies} pool {pool}: take it out of their files, or end them, before it is forgotten",

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use evenkeel_control::rings::FollowedRing;
+use evenkeel_control::rings::{FollowedRing, RingMove};
 use evenkeel_control::{FollowedPool, Heartbeat, PoolStep, Refusal};
 use evenkeel_schemes::generation::INCARNATION_BITS;
 use evenkeel_schemes::stage::Stage;
 use evenkeel_types::random::SplitMix64;
-use evenkeel_types::{Instant, Now};
+use evenkeel_types::{BootId, Instant, Now};
 
 use super::rings::first_ring;
-use super::{ChangeNews, Changes, Led};
+use super::{ChangeNews, ChangeRefusal, Changes, Led, LedRing, RingMode, RingSettingsRequest};
 use crate::limits::YOUNG_FOR;
 
 impl Led {
@@ -33,9 +33,18 @@ impl Led {
     }
 
     /// What a proxy is told of a pool, if a plan that it has not can be told with it.
-    pub(super) fn told(&self, followed: &FollowedPool, has_room: bool) -> Option<PoolStep> {
+    pub(super) fn told(
+        &self,
+        heartbeat: &Heartbeat,
+        followed: &FollowedPool,
+        has_room: bool,
+    ) -> Option<PoolStep> {
         let told = self.ring.as_ref().zip(followed.ring.as_ref());
-        let ring = told.map(|(ring, theirs)| ring.step_for(theirs));
+        let slot = |ring: &LedRing| {
+            let wanted = self.slots.wanted_of(&heartbeat.name, heartbeat.boot);
+            wanted.filter(|_| ring.settings.mode != RingMode::Off)
+        };
+        let ring = told.map(|(ring, theirs)| ring.step_for(theirs, slot(ring)));
         let brings_plan = ring.as_ref().is_some_and(|step| step.plan.is_some());
         (has_room || !brings_plan).then(|| PoolStep {
             pool: followed.pool.clone(),
@@ -45,7 +54,99 @@ impl Led {
     }
 }
 
+impl Led {
+    /// A proxy may tell what its ring carried. False if that cannot be true.
+    pub(super) fn hear_counts(
+        &mut self,
+        name: &str,
+        boot: BootId,
+        followed: &FollowedPool,
+    ) -> bool {
+        let counts = followed.ring.as_ref().and_then(|ring| ring.counts.as_ref());
+        let (Some(ring), Some(counts)) = (&self.ring, counts) else {
+            return true;
+        };
+        let stage = self.change.step().stage;
+        let Ok(present) = ring.present(stage) else {
+            return true;
+        };
+        let of = (ring.plan.number, stage >= Stage::Warming);
+        (self.slots).hear(name, boot, counts, of, present.grains().len())
+    }
+
+    /// When the slot that runs is over, where a ring is measured.
+    pub(super) fn slot_ends(&self) -> Option<Instant> {
+        let ring = self.ring.as_ref()?;
+        let is_measured = ring.settings.mode != RingMode::Off;
+        is_measured.then(|| self.slots.ends(ring.settings.slot()))
+    }
+
+    /// Ends the slot that runs. What is to move now.
+    fn end_slot(&mut self, now: Instant) -> Vec<RingMove> {
+        let step = self.change.step();
+        let Some(ring) = &self.ring else {
+            return Vec::new();
+        };
+        let Ok(present) = ring.present(step.stage) else {
+            return Vec::new();
+        };
+        let followers: Vec<&str> = self.change.followers().keys().map(String::as_str).collect();
+        let rests = !self.change.is_under_way() && ring.waiting.is_empty();
+        let settings = ring.settings;
+        let is_carried_out =
+            settings.mode == RingMode::Automatic && settings.proxies == followers.len();
+        let moves = (self.slots).end(now, (&present, rests), &followers, is_carried_out);
+        match is_carried_out && ring.next(step.stage, &moves).is_ok() {
+            true => moves,
+            false => Vec::new(),
+        }
+    }
+}
+
 impl Changes {
+    /// Ends slots that are over, and lets move what is to move because of what they carried.
+    pub(super) fn end_slots(&mut self, now: Now) {
+        let ends = |(_, led): &(&String, &Led)| led.slot_ends() <= Some(now.monotonic);
+        let is_measured = |(_, led): &(&String, &Led)| led.slot_ends().is_some();
+        let ended = self.pools.iter().filter(is_measured).filter(ends);
+        let ended: Vec<String> = ended.map(|(pool, _)| pool.clone()).collect();
+        for pool in ended {
+            let is_strange = self.strangers.of(&pool).is_some();
+            let Some(led) = self.pools.get_mut(&pool) else {
+                continue;
+            };
+            let moves = led.end_slot(now.monotonic);
+            let Some(ring) = led
+                .ring
+                .as_mut()
+                .filter(|_| !moves.is_empty() && !is_strange)
+            else {
+                continue;
+            };
+            ring.waiting = moves;
+            let (number, step) = (ring.plan.number + 1, led.change.step());
+            (self.journal).note_plan(now, &pool, ChangeNews::PlanOrdered, number, step);
+            self.go_on(now, &pool);
+        }
+    }
+
+    /// Changes how a ring follows its load.
+    pub(crate) fn set_ring(
+        &mut self,
+        pool: &str,
+        request: &RingSettingsRequest,
+    ) -> Result<(), ChangeRefusal> {
+        let led = self.pools.get_mut(pool);
+        let led = led.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })?;
+        let Some(ring) = led.ring.as_mut() else {
+            return Err(ChangeRefusal::NoRing { pool: pool.into() });
+        };
+        let changed = ring.settings.changed(request);
+        ring.settings = changed.map_err(|why| ChangeRefusal::BadSettings { why })?;
+        self.journal.has_news = true;
+        Ok(())
+    }
+
     /// Whether what a proxy says of a pool's ring can be used. Makes the ring that it wishes, if there is none: O(points).
     pub(super) fn check_ring(&self, followed: &FollowedPool) -> Result<(), Refusal> {
         let pool = || followed.pool.clone();

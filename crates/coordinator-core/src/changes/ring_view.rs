@@ -5,7 +5,8 @@ use evenkeel_placement::ring::{HASHES, Part, Ring};
 use evenkeel_types::Instant;
 use serde::{Deserialize, Serialize};
 
-use super::{ChangeView, Changes, Led, LedRing};
+use super::ring_slots::{Slot, why_kept};
+use super::{ChangeView, Changes, Led, LedRing, RingSettings};
 
 /// All rings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +28,56 @@ pub struct RingView {
     pub moves: Vec<RingMoveView>,
     /// What was ordered and has yet to begin.
     pub waiting: Vec<RingMoveView>,
+    /// How it follows its load.
+    pub settings: RingSettings,
+    /// What came of the last slot; absent before the first, and where nothing is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<RingSlotView>,
+}
+
+/// A slot in which a ring was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RingSlotView {
+    /// Its number since the coordinator began.
+    pub number: u64,
+    /// Proxies whose counts are in it.
+    pub told: usize,
+    /// Proxies that followed.
+    pub followers: usize,
+    /// The most loaded server by the mean of all; absent where too few proxies have told, or nothing was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_by_mean: Option<f64>,
+    /// What each server carried, in the order of the list. Empty where too few have told.
+    pub servers: Vec<RingLoadView>,
+    /// What is to move because of it.
+    pub planned: Vec<RingMoveView>,
+    /// The most loaded server by the mean once that has moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_max_by_mean: Option<f64>,
+    /// Servers that keep more than they should, and why.
+    pub kept: Vec<RingKeptView>,
+}
+
+/// What a server carried, in a second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RingLoadView {
+    /// Keys that were read.
+    pub gets: u64,
+    /// Those of them that were there.
+    pub hits: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Both, in small requests: one of 4 KiB counts as two.
+    pub load: f64,
+}
+
+/// A server that keeps more than it should.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingKeptView {
+    /// Its name.
+    pub server: String,
+    /// Why.
+    pub why: String,
 }
 
 /// What a server has of a ring.
@@ -64,7 +115,12 @@ impl Changes {
 
     /// One of them, to be shown.
     pub(crate) fn ring(&self, now: Instant, pool: &str) -> Option<RingView> {
-        let Led { ring, change, .. } = self.pools.get(pool)?;
+        let Led {
+            ring,
+            change,
+            slots,
+            ..
+        } = self.pools.get(pool)?;
         let ring = ring.as_ref()?;
         let present = ring.present(change.step().stage).ok()?;
         let moves = match change.is_under_way() {
@@ -77,11 +133,66 @@ impl Changes {
             servers: ring.servers_of(&present),
             moves,
             waiting: ring.moves_of(&present, &ring.waiting),
+            settings: ring.settings,
+            slot: slots.last.as_ref().map(|slot| ring.slot_of(&present, slot)),
         })
     }
 }
 
+/// The largest by the mean of all that own something.
+fn max_by_mean(loads: &[f64], ring: &Ring) -> Option<f64> {
+    let shares = ring.shares();
+    let owning = shares.iter().filter(|share| **share > 0).count();
+    let (sum, max) = loads.iter().fold((0.0, 0.0f64), |(sum, max), load| {
+        (sum + load, max.max(*load))
+    });
+    (sum > 0.0).then(|| max * owning as f64 / sum)
+}
+
 impl LedRing {
+    fn slot_of(&self, present: &Ring, slot: &Slot) -> RingSlotView {
+        let carried = slot.carried.as_ref();
+        let servers = carried.map_or(&[][..], |carried| &carried.servers);
+        let loads: Vec<f64> = servers.iter().map(|of| of.load).collect();
+        let plan = carried.map(|carried| &carried.plan);
+        let moves = plan.map_or(&[][..], |plan| &plan.moves);
+        let kept = plan.map_or(&[][..], |plan| &plan.kept);
+        RingSlotView {
+            number: slot.number,
+            told: slot.told,
+            followers: slot.followers,
+            max_by_mean: max_by_mean(&loads, present),
+            servers: servers
+                .iter()
+                .map(|of| RingLoadView {
+                    gets: of.gets,
+                    hits: of.hits,
+                    writes: of.sets,
+                    load: of.load,
+                })
+                .collect(),
+            planned: moves
+                .iter()
+                .map(|of| RingMoveView {
+                    first: of.part.first,
+                    last: of.part.last,
+                    from: self.name_of(of.from),
+                    to: self.name_of(of.to),
+                })
+                .collect(),
+            predicted_max_by_mean: plan
+                .filter(|plan| !plan.moves.is_empty())
+                .and_then(|plan| max_by_mean(&plan.predicted, present)),
+            kept: kept
+                .iter()
+                .map(|of| RingKeptView {
+                    server: self.name_of(of.server),
+                    why: why_kept(of.why).to_owned(),
+                })
+                .collect(),
+        }
+    }
+
     fn servers_of(&self, present: &Ring) -> Vec<RingServerView> {
         let mut slices = vec![0; present.servers()];
         for slice in present.slices() {

@@ -20,6 +20,7 @@ use evenkeel_schemes::stage::{Stage, Step};
 use evenkeel_types::{BootId, Instant};
 use serde::{Deserialize, Serialize};
 
+use super::RingSettings;
 use crate::limits::PROXIES_MAX;
 
 /// A pool's ring: the plan that its change carries out, and what is to move next.
@@ -30,6 +31,9 @@ pub struct LedRing {
     /// What an operator has ordered that has yet to begin. Empty for nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<RingMove>,
+    /// How it follows its load.
+    #[serde(default)]
+    pub settings: RingSettings,
 }
 
 /// Proxies that work by plans that were not made here, by pool and name. At most [`PROXIES_MAX`].
@@ -50,6 +54,7 @@ impl LedRing {
         Ok(LedRing {
             plan: Arc::new(plan),
             waiting: Vec::new(),
+            settings: RingSettings::default(),
         })
     }
 
@@ -95,16 +100,19 @@ impl LedRing {
         if !matches!(goal, Stage::Former | Stage::Done) {
             return Some("a plan of a ring ends in the middle");
         }
+        if self.settings.unsound().is_some() {
+            return Some("a setting of a ring is out of its range");
+        }
         let can_follow = rests && self.next(step.stage, &self.waiting).is_ok();
         (!self.waiting.is_empty() && !can_follow).then_some("what waits cannot follow a plan")
     }
 
     /// How a step is told to a proxy that works by this plan.
-    pub(super) fn step_for(&self, theirs: &FollowedRing) -> RingStep {
+    pub(super) fn step_for(&self, theirs: &FollowedRing, slot: Option<u64>) -> RingStep {
         let number = self.plan.number;
         RingStep {
             number,
-            slot: None,
+            slot,
             plan: (theirs.number != number).then(|| Arc::clone(&self.plan)),
         }
     }

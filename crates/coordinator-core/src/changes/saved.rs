@@ -8,6 +8,7 @@ use evenkeel_schemes::change::{Change, VERSION_MAX};
 use evenkeel_types::{BootId, Instant};
 use serde::{Deserialize, Serialize};
 
+use super::ring_slots::Slots;
 use super::{Changes, Led, LedRing, Life};
 use crate::limits::{FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, PROXIES_MAX};
 
@@ -105,6 +106,7 @@ impl Changes {
         let led = |saved: SavedChange| Led {
             change: saved.change,
             ring: saved.ring,
+            slots: Slots::default(),
             is_restored: true,
             is_taken_over: saved.taken_over,
             is_held_up: false,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::CoordinatorCore;
 use crate::changes::{
     ChangeRefusal, ChangeView, ForgottenPoolView, RemoveProxyRefusal, RemovedProxyView,
-    RingMoveRequest, RingView,
+    RingMoveRequest, RingSettingsRequest, RingView,
 };
 use crate::duration::millis;
 use crate::event::{Cause, Change};
@@ -184,6 +184,24 @@ impl CoordinatorCore {
     ) -> Result<RingView, ChangeRefusal> {
         self.notice_pause(now.monotonic);
         self.changes.order_moves(now, pool, request)?;
+        self.finish(now);
+        let view = self.changes.ring(now.monotonic, pool);
+        view.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })
+    }
+
+    /// Changes how a pool's ring follows its load, for an operator. Gives the ring as it is then.
+    ///
+    /// # Errors
+    ///
+    /// See [`ChangeRefusal`]; then nothing has changed.
+    pub fn set_ring(
+        &mut self,
+        now: Now,
+        pool: &str,
+        request: &RingSettingsRequest,
+    ) -> Result<RingView, ChangeRefusal> {
+        self.notice_pause(now.monotonic);
+        self.changes.set_ring(pool, request)?;
         self.finish(now);
         let view = self.changes.ring(now.monotonic, pool);
         view.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })

@@ -1,0 +1,337 @@
+//! What a ring carries, slot by slot, and what is to move because of it.
+//!
+//! Once a slot every proxy is asked for what it has counted since it works by the present ring. The difference to what it told before, by the
+//! time between the two on its own clock, is what it carried. So a heartbeat that is lost or late does no harm, and no clocks are
+//! compared. At the end of a slot a [planner](evenkeel_balance::ring) is told the sum, if enough proxies have reported, and plans what moves
+//! next. What cannot be true of a proxy's counts voids its report.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use evenkeel_balance::load::BYTES_PER_REQUEST;
+use evenkeel_balance::ring::{GrainCounts, Hold, Measured, RingPlan, RingPlanner, SlotReport};
+use evenkeel_control::rings::{GrainCounted, RingCounts, RingMove};
+use evenkeel_placement::ring::Ring;
+use evenkeel_types::{BootId, Instant};
+use serde::{Deserialize, Serialize};
+
+use crate::limits::{
+    RING_SLOT, RING_SLOT_MAX, RING_SLOT_MIN, RING_TOLD_OF_FIVE, RING_TOLD_SPAN_MIN,
+};
+
+/// What is done about what a ring carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RingMode {
+    /// Nothing is measured.
+    Off,
+    /// Plans are made and shown.
+    #[default]
+    Observe,
+    /// They are carried out.
+    Automatic,
+}
+
+/// How a ring follows its load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RingSettings {
+    /// What is done.
+    pub mode: RingMode,
+    /// How many proxies have the pool, as the operator knows. In mode `automatic` nothing moves while another number follows.
+    pub proxies: usize,
+    /// Length of a slot in milliseconds: [`RING_SLOT_MIN`] to [`RING_SLOT_MAX`].
+    pub slot_ms: u64,
+}
+
+/// What an operator wants to be changed of [`RingSettings`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RingSettingsRequest {
+    /// What is done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<RingMode>,
+    /// How many proxies have the pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxies: Option<usize>,
+    /// Length of a slot in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slot_ms: Option<u64>,
+}
+
+impl Default for RingSettings {
+    fn default() -> Self {
+        RingSettings {
+            mode: RingMode::Observe,
+            proxies: 0,
+            slot_ms: RING_SLOT.as_millis() as u64,
+        }
+    }
+}
+
+impl RingSettings {
+    /// The settings after a change, or what is wrong with it.
+    pub(super) fn changed(&self, request: &RingSettingsRequest) -> Result<Self, String> {
+        let changed = RingSettings {
+            mode: request.mode.unwrap_or(self.mode),
+            proxies: request.proxies.unwrap_or(self.proxies),
+            slot_ms: request.slot_ms.unwrap_or(self.slot_ms),
+        };
+        match changed.unsound() {
+            None => Ok(changed),
+            Some(why) => Err(why),
+        }
+    }
+
+    /// What is wrong with them, if anything.
+    pub(super) fn unsound(&self) -> Option<String> {
+        if !(RING_SLOT_MIN..=RING_SLOT_MAX).contains(&self.slot()) {
+            let (min, max) = (RING_SLOT_MIN.as_millis(), RING_SLOT_MAX.as_millis());
+            return Some(format!("slot_ms is {min} to {max}, not {}", self.slot_ms));
+        }
+        let needs_count = self.mode == RingMode::Automatic && self.proxies == 0;
+        needs_count.then(|| "mode automatic needs proxies: how many have the pool".into())
+    }
+
+    pub(super) fn slot(&self) -> Duration {
+        Duration::from_millis(self.slot_ms)
+    }
+}
+
+/// What the proxies of one ring tell, slot by slot.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    /// The number of the one that runs; 0 before the first.
+    slot: u64,
+    began: Instant,
+    told: BTreeMap<String, Told>,
+    planner: Measured,
+    /// What came of the last one.
+    pub(super) last: Option<Slot>,
+}
+
+/// What one proxy has told.
+#[derive(Debug)]
+struct Told {
+    boot: BootId,
+    newest: RingCounts,
+    /// For a slot, what its grains carried a second.
+    rates: Option<(u64, Vec<(usize, Rates)>)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Rates {
+    gets: f64,
+    hits: f64,
+    sets: f64,
+    bytes: f64,
+}
+
+/// A slot that is over.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Slot {
+    /// Its number.
+    pub number: u64,
+    /// How many proxies had told what they carried.
+    pub told: usize,
+    /// How many there were.
+    pub followers: usize,
+    /// What each server carried; `None` where too few had told.
+    pub carried: Option<Carried>,
+}
+
+/// What a ring carried in a slot.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Carried {
+    /// By server: counts in a second.
+    pub servers: Vec<GrainCounts>,
+    /// What is to move, and what that is to bring.
+    pub plan: RingPlan,
+}
+
+impl Slots {
+    /// The slot for which a proxy is to tell what it has counted, if it has not.
+    pub(super) fn wanted_of(&self, proxy: &str, boot: BootId) -> Option<u64> {
+        let told = self.told.get(proxy).filter(|told| told.boot == boot);
+        let is_told = told.is_some_and(|told| told.newest.slot == self.slot);
+        (self.slot > 0 && !is_told).then_some(self.slot)
+    }
+
+    /// A proxy tells what it has counted of the ring that is said by plan and side, which has so many grains. False if it cannot be true, so
+    /// that it is not used. O(grains told).
+    pub(super) fn hear(
+        &mut self,
+        proxy: &str,
+        boot: BootId,
+        counts: &RingCounts,
+        (plan, moved): (u64, bool),
+        grains: usize,
+    ) -> bool {
+        // Of another ring, or too late: that is no fault.
+        if counts.slot != self.slot || (counts.plan, counts.moved) != (plan, moved) {
+            return true;
+        }
+        if !is_sound(counts, grains) {
+            return false;
+        }
+        let before = self.told.remove(proxy).filter(|told| told.boot == boot);
+        let before = before.map(|told| told.newest);
+        let before = before.filter(|newest| (newest.plan, newest.moved) == (plan, moved));
+        let rates = rates(before.as_ref(), counts).map(|rates| (self.slot, rates));
+        let is_used = rates.is_some() || before.is_none();
+        let told = Told {
+            boot,
+            newest: counts.clone(),
+            rates,
+        };
+        self.told.insert(proxy.to_owned(), told);
+        is_used
+    }
+
+    /// When the slot that runs is over; before the first that is now.
+    pub(super) fn ends(&self, length: Duration) -> Instant {
+        match self.slot {
+            0 => Instant(0),
+            _ => self.began + length,
+        }
+    }
+
+    /// Ends the slot that runs, and begins the next. What is to move, if the ring rests: then the planner is told, which remembers that it
+    /// was carried out if it `is_carried_out`. O(proxies · grains).
+    pub(super) fn end(
+        &mut self,
+        now: Instant,
+        (ring, rests): (&Ring, bool),
+        followers: &[&str],
+        is_carried_out: bool,
+    ) -> Vec<RingMove> {
+        let number = self.slot;
+        self.slot += 1;
+        self.began = now;
+        self.told
+            .retain(|proxy, _| followers.contains(&proxy.as_str()));
+        if number == 0 {
+            return Vec::new();
+        }
+        let of_slot = self.told.values().filter_map(|told| {
+            let (slot, rates) = told.rates.as_ref()?;
+            (*slot == number).then_some(rates)
+        });
+        let mut sum = vec![Rates::default(); ring.grains().len()];
+        let mut told = 0;
+        for rates in of_slot {
+            told += 1;
+            for &(grain, rate) in rates {
+                sum[grain].add(rate);
+            }
+        }
+        let is_enough = told > 0 && told * 5 >= followers.len() * RING_TOLD_OF_FIVE;
+        let carried = is_enough.then(|| self.plan(ring, rests, &sum, is_carried_out));
+        let moves = carried.as_ref().map_or_else(Vec::new, |carried| {
+            let moves = carried.plan.moves.iter();
+            moves
+                .map(|of| RingMove {
+                    first: of.part.first,
+                    last: of.part.last,
+                    to: of.to,
+                })
+                .collect()
+        });
+        self.last = Some(Slot {
+            number,
+            told,
+            followers: followers.len(),
+            carried,
+        });
+        moves
+    }
+
+    fn plan(&mut self, ring: &Ring, rests: bool, sum: &[Rates], is_carried_out: bool) -> Carried {
+        let report = SlotReport {
+            grains: sum.iter().map(Rates::counts).collect(),
+            utilization: None,
+        };
+        let servers = report.of_servers(ring);
+        let before = self.planner.clone();
+        // What cannot be was refused when it was told.
+        let plan = match rests {
+            true => self.planner.plan(ring, &report).unwrap_or_default(),
+            false => RingPlan::default(),
+        };
+        if !is_carried_out && !plan.moves.is_empty() {
+            self.planner = before;
+        }
+        Carried { servers, plan }
+    }
+}
+
+impl Rates {
+    fn add(&mut self, other: Rates) {
+        self.gets += other.gets;
+        self.hits += other.hits;
+        self.sets += other.sets;
+        self.bytes += other.bytes;
+    }
+
+    /// In whole requests a second, and the load in small ones.
+    fn counts(&self) -> GrainCounts {
+        let gets = self.gets.round() as u64;
+        GrainCounts {
+            gets,
+            hits: (self.hits.round() as u64).min(gets),
+            sets: self.sets.round() as u64,
+            load: self.gets + self.sets + self.bytes / BYTES_PER_REQUEST as f64,
+        }
+    }
+}
+
+/// Largest count of a grain that is believed.
+const COUNT_MAX: u64 = 1 << 50;
+
+/// Whether counts can be true of a ring with so many grains.
+fn is_sound(counts: &RingCounts, grains: usize) -> bool {
+    let is_count = |of: &GrainCounted| {
+        let GrainCounted(grain, gets, hits, sets, bytes) = *of;
+        let is_small = [gets, sets, bytes].iter().all(|count| *count < COUNT_MAX);
+        (grain as usize) < grains && hits <= gets && is_small
+    };
+    let is_ascending = counts.grains.windows(2).all(|pair| pair[0].0 < pair[1].0);
+    is_ascending && counts.grains.iter().all(is_count)
+}
+
+/// What grains carried a second between two reports, or since counting began; `None` where the time is too short, or the counts went back.
+fn rates(before: Option<&RingCounts>, now: &RingCounts) -> Option<Vec<(usize, Rates)>> {
+    let micros = now
+        .micros
+        .checked_sub(before.map_or(0, |before| before.micros))?;
+    if Duration::from_micros(micros) < RING_TOLD_SPAN_MIN {
+        return None;
+    }
+    let seconds = micros as f64 / 1e6;
+    let known = before.map_or(&[][..], |before| &before.grains);
+    let known: BTreeMap<u32, GrainCounted> = known.iter().map(|of| (of.0, *of)).collect();
+    let none = GrainCounted(0, 0, 0, 0, 0);
+    let rates = now.grains.iter().map(|of| {
+        let was = known.get(&of.0).unwrap_or(&none);
+        let rate = |now: u64, was: u64| Some(now.checked_sub(was)? as f64 / seconds);
+        let rates = Rates {
+            gets: rate(of.1, was.1)?,
+            hits: rate(of.2, was.2)?,
+            sets: rate(of.3, was.3)?,
+            bytes: rate(of.4, was.4)?,
+        };
+        Some((of.0 as usize, rates))
+    });
+    rates.collect()
+}
+
+/// Why a server keeps more than it should, for people.
+pub(super) fn why_kept(hold: Hold) -> &'static str {
+    match hold {
+        Hold::Limit => "a plan moves no more: the next one goes on",
+        Hold::Resting => "what would move has moved lately, and rests",
+        Hold::TooHeavy => {
+            "each of its grains alone is more than the gap: only copies of hot keys help"
+        }
+    }
+}
