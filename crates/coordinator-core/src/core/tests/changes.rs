@@ -2,6 +2,7 @@
 
 mod followers;
 mod random;
+mod ring_slots;
 mod rings;
 
 use super::*;
