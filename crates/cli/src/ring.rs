@@ -67,6 +67,9 @@ pub enum What {
         /// How long the load is measured before it is looked at, in milliseconds, 1000 to 600000
         #[arg(long, value_name = "MS")]
         slot_ms: Option<u64>,
+        /// For how long items that are asked for come along with a part that moves, in milliseconds, at most 600000
+        #[arg(long, value_name = "MS")]
+        warming_ms: Option<u64>,
     },
     /// Takes a move back, as long as the pool is not warming
     Withdraw {
@@ -125,6 +128,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             mode,
             proxies,
             slot_ms,
+            warming_ms,
         } => {
             let request = RingSettingsRequest {
                 mode: mode.map(|mode| match mode {
@@ -134,6 +138,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 }),
                 proxies: *proxies,
                 slot_ms: *slot_ms,
+                warming_ms: *warming_ms,
             };
             format.print_done(&client.set_ring(pool, &request)?, follows)
         }
@@ -199,13 +204,16 @@ fn follows(ring: &RingView) -> String {
         mode,
         proxies,
         slot_ms,
+        warming_ms,
     } = ring.settings;
     let mode = match mode {
         RingMode::Off => return "mode off: nothing is measured".to_owned(),
         RingMode::Observe => "observe: plans are shown, nothing moves".to_owned(),
         RingMode::Automatic => format!("automatic, while {proxies} proxies follow"),
     };
-    let mut text = format!("mode {mode}; slots of {:.1} s", slot_ms as f64 / 1000.0);
+    let seconds = |ms: u64| ms as f64 / 1000.0;
+    let (slot_s, warming_s) = (seconds(slot_ms), seconds(warming_ms));
+    let mut text = format!("mode {mode}; {warming_s:.1} s of warming; slots of {slot_s:.1} s");
     let Some(slot) = &ring.slot else {
         return text + ", none is over";
     };

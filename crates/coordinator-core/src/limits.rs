@@ -63,6 +63,12 @@ pub const RING_SLOT_MIN: Duration = Duration::from_secs(1);
 /// Longest slot.
 pub const RING_SLOT_MAX: Duration = Duration::from_secs(600);
 
+/// How long a plan of a ring stands at `warming`, where an operator says nothing: most of what is read often has been read by then.
+pub const RING_WARMING: Duration = Duration::from_secs(10);
+
+/// Longest time for which it may.
+pub const RING_WARMING_MAX: Duration = Duration::from_secs(600);
+
 /// Nothing is planned for a ring on less than so many fifths of the proxies that follow it.
 pub const RING_TOLD_OF_FIVE: usize = 4;
 

@@ -11,7 +11,7 @@ use evenkeel_coordinator_core::election::Phase;
 use evenkeel_coordinator_core::plans::{PlanCounts, PlanMode, PlanState, PlansView};
 use evenkeel_coordinator_core::{
     ChangeCounts, ChangesView, ClusterHotKeysView, ClusterLoadsView, CoordinatorCore, Counters,
-    LoadOrder, MigrationCounts, Mode, ProxiesView, ServersView, Stage, WorkerLoadView,
+    LoadOrder, MigrationCounts, Mode, ProxiesView, RingsView, ServersView, Stage, WorkerLoadView,
 };
 
 /// Content type of the text format.
@@ -72,12 +72,32 @@ families! {
         pool_change_awaited => gauge, "Proxies that have not acknowledged the present step of a pool, of all pools together.",
             |view, to| to.one(view.changes.iter().map(|change| change.waits_for.len()).sum::<usize>());
     }
+    RINGS of RingsView {
+        ring_load_max_over_mean[pool] => gauge, "The busiest server of a ring by the mean of all, in the last slot that enough proxies have told of.",
+            |view, to| for ring in &view.rings {
+                let max = ring.slot.as_ref().and_then(|slot| slot.max_by_mean);
+                max.into_iter().for_each(|max| to.of(&[&ring.change.pool], max));
+            };
+        ring_server_load_rps[pool, server] => gauge, "What a server of a ring carries, in small requests per second.",
+            |view, to| for ring in &view.rings {
+                let loads = ring.slot.iter().flat_map(|slot| &slot.servers);
+                let servers = ring.servers.iter().zip(loads);
+                servers.for_each(|(server, load)| to.of(&[&ring.change.pool, &server.name], load.load));
+            };
+        ring_server_share[pool, server] => gauge, "The part of the hash space that a server of a ring has.",
+            |view, to| for ring in &view.rings {
+                let servers = ring.servers.iter();
+                servers.for_each(|server| to.of(&[&ring.change.pool, &server.name], server.share));
+            };
+    }
     CHANGE_COUNTS of ChangeCounts {
         pool_steps => counter, "Steps of pools' changes that were published.", |counts, to| to.one(counts.steps);
         pool_changes_withdrawn[by] => counter,
             "Changes of pools that were taken back: by an operator, or because proxies did not acknowledge in time that requests wait.",
             |counts, to| to.by([("operator", counts.withdrawn), ("unacknowledged", counts.unacknowledged)]);
         ring_plans => counter, "Plans by which parts of rings change hands that were begun.", |counts, to| to.one(counts.plans);
+        ring_reports_void => counter, "Counts of what rings carry that cannot be true, which were not used.",
+            |counts, to| to.one(counts.ring_reports_void);
         pool_steps_taken_over => counter, "Steps that proxies were told and this coordinator did not know of.",
             |counts, to| to.one(counts.taken_over);
     }
@@ -205,6 +225,7 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
     text.families(PREFIX, SERVERS, &core.servers(now));
     text.families(PREFIX, PROXIES, &core.proxies(now));
     text.families(PREFIX, CHANGES, &core.changes(now));
+    text.families(PREFIX, RINGS, &core.rings(now));
     text.families(PREFIX, CHANGE_COUNTS, &core.change_counts());
     text.families(PREFIX, HOT_KEYS, &core.cluster_hot_keys());
     text.families(PREFIX, LOADS, &loads);
@@ -249,6 +270,7 @@ mod tests {
             &rows(SERVERS),
             &rows(PROXIES),
             &rows(CHANGES),
+            &rows(RINGS),
             &rows(CHANGE_COUNTS),
             &rows(HOT_KEYS),
             &rows(LOADS),

@@ -10,7 +10,7 @@ use super::warm::{
 use super::{IMPATIENT, PROXIES};
 use evenkeel_placement::config::{PlacementConfig, Server};
 use evenkeel_placement::pool::Placement;
-use evenkeel_testkit::{Memcached, http, poll_until};
+use evenkeel_testkit::{Client, Memcached, http, poll_until};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 use serde_json::{Value, json};
@@ -22,6 +22,9 @@ const KEYS_MOVED: usize = 3;
 
 /// Plans that come to their end before anything fails. Each takes the seconds of `closing`.
 const PLANS: u64 = 2;
+
+/// How long a plan warms: some of what is asked for is brought, some is not.
+const WARMING_MS: u64 = 200;
 
 fn lines(servers: &[Memcached], coordinator: SocketAddr) -> String {
     format!(
@@ -89,6 +92,10 @@ fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
             });
         };
         go_on("the pool to be used");
+        set(
+            fleet.coordinator.address(),
+            &json!({"warming_ms": WARMING_MS}),
+        );
         move_keys(&fleet, shared, random, PLANS);
         for _ in 0..20 {
             evict(&of_servers, random, shared);
@@ -114,4 +121,65 @@ fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
 #[test]
 fn chaos_of_rings_whose_parts_change_hands() {
     rounds(|random, shared| one_round(random, &shared.thinking(THINKING)));
+}
+
+/// All that is asked for is at first in one server's part of the ring.
+#[test]
+fn a_ring_follows_its_load_and_nothing_is_lost() {
+    let servers = memcacheds();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fleet = Fleet::start(folder.path(), |coordinator| lines(&servers, coordinator));
+    let at = fleet.coordinator.address();
+    let mut clients: Vec<Client> = fleet
+        .proxies
+        .iter()
+        .map(|proxy| Client::connect(proxy.address()))
+        .collect();
+    poll_until(DEADLINE, "proxies that follow", || {
+        let proxies = ring(&fleet)?["change"]["proxies"].as_array()?.len();
+        (proxies == PROXIES).then_some(())
+    });
+    let keys = keys_of_first(&servers);
+    for key in &keys {
+        assert_eq!(clients[0].set(key, b"x"), "STORED");
+    }
+    set(
+        at,
+        &json!({"mode": "automatic", "proxies": PROXIES, "slot_ms": 1000}),
+    );
+    let mut most: f64 = 0.0;
+    poll_until(DEADLINE, "servers that carry about the same", || {
+        for client in &mut clients {
+            for key in &keys {
+                assert!(client.get(key).is_some(), "{key} is lost");
+            }
+        }
+        let max = ring(&fleet)?["slot"]["max_by_mean"].as_f64()?;
+        most = most.max(max);
+        (most > 3.0 && max < 1.5).then_some(())
+    });
+}
+
+fn set(coordinator: SocketAddr, settings: &Value) {
+    let set = http::put_json(
+        coordinator,
+        "/api/v1/rings/main/settings",
+        &settings.to_string(),
+    );
+    assert_eq!(set.expect("an answer").0, 200);
+}
+
+/// Keys that the first server has before anything moves: so few that one plan has room for what is to move.
+fn keys_of_first(servers: &[Memcached]) -> Vec<String> {
+    let list = Placement::new(&PlacementConfig {
+        servers: servers
+            .iter()
+            .map(|server| server.address().to_string().parse().expect("an address"))
+            .collect(),
+        ..PlacementConfig::default()
+    });
+    let list = list.expect("servers");
+    let keys = (0..).map(|i| format!("key{i}"));
+    let of_first = keys.filter(|key| list.server(key.as_bytes()) == 0);
+    of_first.take(40).collect()
 }

@@ -148,7 +148,13 @@ impl Led {
 
     /// Until when nothing goes on, whoever has acknowledged.
     fn rests_until(&self) -> Option<Instant> {
-        (self.change.step().stage == Stage::Closing).then_some(self.since + CLOSING_MIN)
+        let rest = match (self.change.step().stage, &self.ring) {
+            (Stage::Closing, _) => CLOSING_MIN,
+            // What is asked for meanwhile is brought; what is not is left behind.
+            (Stage::Warming, Some(ring)) => ring.settings.warming(),
+            _ => return None,
+        };
+        Some(self.since + rest)
     }
 
     /// A proxy is silent, or none is any more. It goes on when all have been asked again to report often.

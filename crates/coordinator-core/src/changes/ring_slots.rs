@@ -16,7 +16,8 @@ use evenkeel_types::{BootId, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{
-    RING_SLOT, RING_SLOT_MAX, RING_SLOT_MIN, RING_TOLD_OF_FIVE, RING_TOLD_SPAN_MIN,
+    RING_SLOT, RING_SLOT_MAX, RING_SLOT_MIN, RING_TOLD_OF_FIVE, RING_TOLD_SPAN_MIN, RING_WARMING,
+    RING_WARMING_MAX,
 };
 
 /// What is done about what a ring carries.
@@ -42,6 +43,9 @@ pub struct RingSettings {
     pub proxies: usize,
     /// Length of a slot in milliseconds: [`RING_SLOT_MIN`] to [`RING_SLOT_MAX`].
     pub slot_ms: u64,
+    /// For how long a plan stands at `warming`, in milliseconds, at most [`RING_WARMING_MAX`]: items that are asked for meanwhile come along,
+    /// the others are left behind.
+    pub warming_ms: u64,
 }
 
 /// What an operator wants to be changed of [`RingSettings`].
@@ -57,6 +61,9 @@ pub struct RingSettingsRequest {
     /// Length of a slot in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slot_ms: Option<u64>,
+    /// For how long a plan stands at `warming`, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warming_ms: Option<u64>,
 }
 
 impl Default for RingSettings {
@@ -65,6 +72,7 @@ impl Default for RingSettings {
             mode: RingMode::Observe,
             proxies: 0,
             slot_ms: RING_SLOT.as_millis() as u64,
+            warming_ms: RING_WARMING.as_millis() as u64,
         }
     }
 }
@@ -76,6 +84,7 @@ impl RingSettings {
             mode: request.mode.unwrap_or(self.mode),
             proxies: request.proxies.unwrap_or(self.proxies),
             slot_ms: request.slot_ms.unwrap_or(self.slot_ms),
+            warming_ms: request.warming_ms.unwrap_or(self.warming_ms),
         };
         match changed.unsound() {
             None => Ok(changed),
@@ -89,8 +98,19 @@ impl RingSettings {
             let (min, max) = (RING_SLOT_MIN.as_millis(), RING_SLOT_MAX.as_millis());
             return Some(format!("slot_ms is {min} to {max}, not {}", self.slot_ms));
         }
+        if self.warming() > RING_WARMING_MAX {
+            let max = RING_WARMING_MAX.as_millis();
+            return Some(format!(
+                "warming_ms is at most {max}, not {}",
+                self.warming_ms
+            ));
+        }
         let needs_count = self.mode == RingMode::Automatic && self.proxies == 0;
         needs_count.then(|| "mode automatic needs proxies: how many have the pool".into())
+    }
+
+    pub(super) fn warming(&self) -> Duration {
+        Duration::from_millis(self.warming_ms)
     }
 
     pub(super) fn slot(&self) -> Duration {

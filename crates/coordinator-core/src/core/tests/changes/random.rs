@@ -146,6 +146,12 @@ fn run(seed: u64, has_ring: bool, seen: &mut Seen) {
                 }
             }
             194..198 if has_ring => {
+                // A plan that warms for long leaves no time for others.
+                let quick = RingSettingsRequest {
+                    warming_ms: Some(0),
+                    ..RingSettingsRequest::default()
+                };
+                let _ = world.core.set_ring(world.now, "main", &quick);
                 let ordered = (world.core).begin_ring_move(world.now, "main", &some_move(PROXIES));
                 let is_odd = matches!(ordered, Err(ChangeRefusal::BadMoves { .. }));
                 assert!(!is_odd, "EVENKEEL_SEED={seed}: {ordered:?}");

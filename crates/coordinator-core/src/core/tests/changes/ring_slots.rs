@@ -137,6 +137,7 @@ fn set(world: &mut World, mode: RingMode, proxies: usize) -> Result<RingView, Ch
         mode: Some(mode),
         proxies: Some(proxies),
         slot_ms: Some(SLOT_MS),
+        warming_ms: Some(2 * SLOT_MS),
     };
     world.core.set_ring(world.now, "main", &request)
 }
@@ -267,6 +268,7 @@ fn settings_of_a_ring_are_checked_and_kept() {
         (r#"{"mode": "automatic"}"#, "needs proxies"),
         (r#"{"slot_ms": 999}"#, "slot_ms is 1000 to 600000, not 999"),
         (r#"{"slot_ms": 600001}"#, "slot_ms is 1000"),
+        (r#"{"warming_ms": 600001}"#, "warming_ms is at most 600000"),
     ] {
         let request: RingSettingsRequest = serde_json::from_str(request).unwrap();
         let refused = world
