@@ -25,7 +25,7 @@ compares them: after a change of it, `EVENKEEL_WRITE_DOCS=1 cargo test -p evenke
 ";
 
 const COMBINATIONS: &str = "
-Failover, gutters and TLS go with any pool of memcached servers, and change where a key lives only while its server is out of use
+TLS goes with any pool of memcached servers. Failover and gutters go with those that are a list, and change where a key lives only while its server is out of use
 ([proxy](proxy.md)).
 
 ## Every combination
@@ -51,7 +51,7 @@ const MARKS: &str = "
 An item of ours under an application's own key is a mark: client flags 1163283276 (`EVKL`), and as its value the digit `1` for the format, a letter for
 the kind, and sixteen hexadecimal digits that differ from mark to mark. There is one kind yet, `p`, a placeholder: somebody brings the item.
 Whatever has these flags is shown to nobody, in any dialect, also if it is of a format or kind that is not known. Pools with
-`warm_from` have marks; in these a store with the flags is refused (`CLIENT_ERROR client flags 1163283276 are the proxy's`, `flags_reserved`).
+`warm_from` and those with `distribution = \"adaptive\"` have marks; in these a store with the flags is refused (`CLIENT_ERROR client flags 1163283276 are the proxy's`, `flags_reserved`).
 Other pools compare nothing. On each new connection to a memcached of such a pool the proxy sends `ms \\x01trial 0 c T-1`, which stores nothing that lasts: a server that
 does not answer with a CAS unique has no meta commands, or no uniques (`-C`), and is out of use for this pool (`marks_refused` in `stats servers`).
 
@@ -145,6 +145,7 @@ fn page() -> String {
         (Scheme::LIST, "those of any memcached servers"),
         (Scheme::LIST_WITH_HOT_KEYS, "those with `hot_keys = \"on\"`"),
         (Scheme::CLUSTER, "those with a `coordinator`"),
+        (Scheme::RING, "those with `distribution = \"adaptive\"`"),
     ] {
         let Standing::Works(promise) = scheme.standing() else {
             panic!("{scheme} is among those that work");
@@ -184,7 +185,7 @@ fn page() -> String {
             page.push('\n');
         }
     }
-    assert_eq!(works, 3, "each has a row above");
+    assert_eq!(works, 4, "each has a row above");
     page.push('\n');
     for (number, reason) in reasons.iter().enumerate() {
         writeln!(page, "{}. {reason}", number + 1).expect("it is a string");
@@ -193,7 +194,7 @@ fn page() -> String {
     for kind in Kind::ALL {
         let (what, used) = match kind {
             Kind::Replica => ("a replica of a hot key, after its value and flags", "yes"),
-            Kind::Generation => ("an item of a generation of a slice of a ring", "no"),
+            Kind::Generation => ("an item of a generation of a slice of a ring", "yes"),
             Kind::Hashed => (
                 "one of kind `g` or `n` whose key leaves no room: a hash in its place",
                 "no",
