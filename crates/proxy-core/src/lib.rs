@@ -104,6 +104,7 @@ mod server_list;
 mod show;
 mod slab;
 mod stats;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod told;

@@ -289,11 +289,11 @@ impl Reloader {
                 .map_or(Stage::Quiesced, |(step, _)| step.stage);
             let mut pools = settings.pools.iter();
             let then = pools.find(|other| other.name == plan.name);
-            if plan.ring.is_some() {
+            if let Some(wish) = &plan.ring {
                 let ring = told.and_then(|(_, ring)| ring);
                 let is_same =
                     then.is_none_or(|then| then.follows == plan.follows && then.ring.is_some());
-                if !is_same && !ring.is_some_and(|ring| ring.is_as_adopted()) {
+                if !is_same && !ring.is_some_and(|ring| ring.is_as_adopted() && !wish.even) {
                     let name = &plan.name;
                     return Err(format!(
                         "keys of pool \"{name}\" are where its ring has brought them: a pool that places them otherwise needs another name"

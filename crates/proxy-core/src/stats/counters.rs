@@ -211,7 +211,7 @@ counters! {
             failures => counter, "Connections and attempts that ended for any reason but a change of the map.";
             timeouts => counter, "Connections and attempts that ended because an answer, a connection or a greeting was late.";
             logins_refused => counter, "Times that the server did not accept our password.";
-            marks_refused => counter, "Connections given up because the server does not tell the CAS unique of what it stores, which `warm_from` needs.";
+            marks_refused => counter, "Connections given up because the server does not tell the CAS unique of what it stores, which `warm_from` and adaptive pools need.";
             refused_full => counter, "Requests refused by a full queue.";
             window, "Most requests that may be under way at once, where the server makes them wait.";
             window_shrunk => counter, "Times that fewer requests were let through because it made them wait.";

@@ -1,58 +1,13 @@
-//! Pools on their way from former servers to their own: what a coordinator says of it, and when nothing is under way any more that was begun
+//! Pools on their way from former servers to their own, and rings whose parts change hands: when nothing is under way any more that was begun
 //! by an earlier step.
 
-use crate::config::MapSource;
-use crate::configure::take_over_ring;
 use crate::ids::PoolId;
 use crate::output::Output;
 use crate::pipe::backend::Backend;
 use crate::pool::{Former, Pool};
-use crate::ring::Told;
-use crate::under_way::era::begin_era;
-use crate::under_way::retry::retry_all_parked;
 use crate::worker::ProxyCore;
 use evenkeel_schemes::stage::Stage;
-use evenkeel_types::Instant;
 use std::sync::Arc;
-
-/// A coordinator has said how far a pool is, or, without a step, that it does not lead this proxy any more. One that is not newer, or that no
-/// pool follows, is ignored.
-pub(crate) fn set_step(
-    core: &mut ProxyCore,
-    now: Instant,
-    source: MapSource,
-    name: &str,
-    told: Option<Told>,
-) {
-    let (step, ring) = told.unzip();
-    let Some(id) = core.pools.follower(source, name) else {
-        return;
-    };
-    let former = core.pools.get(id).and_then(|pool| pool.former);
-    let is_news = |former: &Former| step.is_none_or(|step| step.version > former.version());
-    let Some(former) = former.filter(is_news) else {
-        return;
-    };
-    if let Some(ring) = ring.flatten() {
-        let config = Arc::clone(&core.config);
-        let mut pools = config.pools.iter();
-        if let Some(wanted) = pools.find(|wanted| *wanted.name == *name) {
-            take_over_ring(core, now, id, wanted, ring);
-        }
-    }
-    if let Some(pool) = core.pools.get_mut(id) {
-        pool.former = Some(Former {
-            step,
-            since: now,
-            ..former
-        });
-        if pool.settings.adaptive {
-            pool.count_by_ring(now);
-        }
-    }
-    begin_era(core);
-    retry_all_parked(core, now);
-}
 
 /// Acknowledges steps before which nothing is under way any more. O(pools); O(requests under way) while a step is not acknowledged.
 pub(crate) fn settle_steps(core: &mut ProxyCore) {

@@ -126,6 +126,10 @@ fn check_former(
         if matches!(former.servers, PoolServers::Evenkeel(_)) {
             let what = "a pool is warmed from one with servers, not from one with a coordinator";
             reader.fail(span, what);
+        } else if former.ring.is_some() {
+            let what =
+                format!("the ring of pool \"{name}\" moves its keys: it cannot be warmed from");
+            reader.fail(span, what);
         } else if former.settings.warm_from.is_some() {
             let what = format!("pool \"{name}\" is itself warmed from another: end that first");
             reader.fail(span, what);
@@ -142,7 +146,8 @@ fn check_gutter(
     names: &[String],
 ) {
     let At { value: name, span } = gutter;
-    let is_plain = |plan: &PoolPlan| !matches!(plan.servers, PoolServers::Evenkeel(_));
+    let is_plain =
+        |plan: &PoolPlan| !matches!(plan.servers, PoolServers::Evenkeel(_)) && plan.ring.is_none();
     if !names.contains(&name) {
         let meant = did_you_mean(&name, names.iter().map(String::as_str));
         reader.fail(span, format!("there is no pool \"{name}\"{meant}"));
@@ -154,7 +159,7 @@ fn check_gutter(
     {
         reader.fail(
             span,
-            "a gutter is a pool with servers, not one with a coordinator",
+            "a gutter is a pool with servers and without a ring, not one with a coordinator",
         );
     }
 }

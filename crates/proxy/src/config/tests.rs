@@ -301,6 +301,11 @@ const BAD: &[(&str, &str)] = &[
          3 | distribution = \"adaptive\"\n  |                ^^^^^^^^^^\n",
     ),
     (
+        "[pools.a]\nservers = [\"h\"]\nwarm_from = \"b\"\n[pools.b]\nservers = [\"h\"]\ndistribution = \"adaptive\"\n\
+         pool_coordinator = \"h:1\"\n[[routes]]\npool = \"a\"\n",
+        "3:13: the ring of pool \"b\" moves its keys: it cannot be warmed from\n  |\n3 | warm_from = \"b\"\n  |             ^^^\n",
+    ),
+    (
         "[pools.a]\nservers = [\"h\"]\nstart = \"even\"\n",
         "3:9: start goes with distribution = \"adaptive\"\n  |\n3 | start = \"even\"\n  |         ^^^^^^\n",
     ),
