@@ -96,6 +96,9 @@ impl ReloadCounts {
     }
 }
 
+/// A pool that a coordinator leads: by the cluster of that, and by its name.
+type Led = (MapSource, Arc<str>);
+
 /// What a worker lets others read without asking it.
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -105,9 +108,9 @@ pub struct Gauges {
     /// Epochs of the newest maps that the worker has; written when one changes.
     epochs: Mutex<BTreeMap<MapSource, Epoch>>,
     /// For each pool that a coordinator leads the newest version before which nothing is under way.
-    acknowledged: Mutex<BTreeMap<(MapSource, Arc<str>), u64>>,
+    acknowledged: Mutex<BTreeMap<Led, u64>>,
     /// What grains of rings have carried, for the slot that it was last wanted for.
-    rings: Mutex<BTreeMap<(MapSource, Arc<str>), (u64, RingCounted)>>,
+    rings: Mutex<BTreeMap<Led, (u64, RingCounted)>>,
     /// Generation of the configuration that the worker works by.
     generation: AtomicU64,
 }
