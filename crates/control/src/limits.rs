@@ -3,7 +3,7 @@
 use crate::hot_keys::{NEWS_EVENT_BYTES_MAX, NEWS_KEY_BYTES_MAX};
 use crate::loads::NEWS_LOAD_BYTES_MAX;
 use crate::rings::RING_MOVES_MAX;
-use evenkeel_placement::ring::SLICES_MAX;
+use evenkeel_placement::ring::{GRAINS_OF_RING, SLICES_MAX};
 use evenkeel_types::map::{MIGRATIONS_MAX, NAME_LEN_MAX, SERVERS_MAX, VIRTUAL_NODES, WORKERS_MAX};
 
 /// New names of servers that are taken in a minute once the initial servers are there: more than anybody starts by hand, and
@@ -27,8 +27,11 @@ pub const LOAD_RPS_MAX: f64 = 1e8;
 pub const UTILIZATION_MAX: f64 = 4.0;
 
 /// Longest heartbeat in bytes: five names, a port and a load of up to 26 bytes each worker, what is
-/// new of hot keys, the loads of workers and cachelets, and what there is to say of migrations.
-pub const HEARTBEAT_LEN_MAX: usize = 512 * 1024;
+/// new of hot keys, the loads of workers and cachelets, what there is to say of migrations, and what was counted of one ring.
+pub const HEARTBEAT_LEN_MAX: usize = 512 * 1024 + RING_COUNTS_LEN_MAX;
+
+/// Longest list of what was counted of a ring in bytes: for each grain five numbers, four of which have up to 16 digits.
+const RING_COUNTS_LEN_MAX: usize = (SLICES_MAX + GRAINS_OF_RING as usize) * 80;
 
 /// Longest report on a migration in bytes: five numbers of up to 20 digits with their names.
 const MIGRATION_REPORT_LEN_MAX: usize = 160;
@@ -39,7 +42,7 @@ const SLICE_LEN_MAX: usize = 80;
 /// Longest answer to a heartbeat in bytes, dominated by a map of [`SERVERS_MAX`] servers with the
 /// longest names and [`WORKERS_TOTAL_MAX`] workers, and by the plan of a ring of [`SLICES_MAX`] slices, of which an answer has one at most.
 /// A member reads no more than that.
-pub const ANSWER_LEN_MAX: usize = 16 << 20;
+pub const ANSWER_LEN_MAX: usize = 24 << 20;
 
 /// Most cachelets of the maps that a coordinator makes: a cachelet without a virtual node would
 /// never hold a key.
@@ -57,6 +60,7 @@ const _: () = assert!(
             + NEWS_EVENT_BYTES_MAX
             + NEWS_LOAD_BYTES_MAX
             + MIGRATIONS_MAX * MIGRATION_REPORT_LEN_MAX
+            + RING_COUNTS_LEN_MAX
             + 1024
 );
 const _: () = assert!(

@@ -150,6 +150,8 @@ impl Followed {
     /// How far all workers are.
     fn report(&self, source: MapSource, workers: &[WorkerHandle]) -> Vec<FollowedPool> {
         let mut followed = self.lock();
+        // A heartbeat has room for the counts of one ring.
+        let mut has_room = true;
         let report = followed.iter_mut().map(|(pool, state)| {
             let all = workers.iter();
             let acknowledged = all.map(|w| w.gauges.acknowledged(source, pool)).min();
@@ -159,7 +161,8 @@ impl Followed {
                 sum(slot, all.collect::<Option<Vec<_>>>()?)
             };
             // Who has not got them asks again.
-            let counts = state.wanted.and_then(counted);
+            let counts = state.wanted.filter(|_| has_room).and_then(counted);
+            has_room &= counts.is_none();
             state.wanted = state.wanted.filter(|_| counts.is_none());
             state.report(pool, acknowledged.unwrap_or(0), counts)
         });

@@ -21,7 +21,7 @@ use std::time::Duration;
 const KEYS_MOVED: usize = 3;
 
 /// Plans that come to their end before anything fails. Each takes the seconds of `closing`.
-const PLANS: u64 = 2;
+const PLANS: u64 = 1;
 
 /// How long a plan warms: some of what is asked for is brought, some is not.
 const WARMING_MS: u64 = 200;
