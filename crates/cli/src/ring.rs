@@ -221,6 +221,12 @@ fn follows(ring: &RingView) -> String {
         "; slot {}: told by {} of {} proxies",
         slot.number, slot.told, slot.followers
     );
+    if !slot.down.is_empty() {
+        text += &format!(
+            "; nothing is planned while {} is out of use at a proxy",
+            slot.down.join(", ")
+        );
+    }
     if let Some(max) = slot.max_by_mean {
         text += &format!(", the busiest server carries {max:.2} of the mean");
     }
@@ -305,6 +311,7 @@ mod tests {
             number: 4,
             told: 2,
             followers: 3,
+            down: Vec::new(),
             max_by_mean: Some(1.5),
             servers: vec![load(100), load(300)],
             planned: ring.moves.clone(),

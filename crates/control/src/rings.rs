@@ -79,6 +79,10 @@ pub struct RingCounts {
     pub micros: u64,
     /// In ascending order; those of which nothing was counted are left out.
     pub grains: Vec<GrainCounted>,
+    /// Servers, by their places in the list, that a worker does not ask at present, since they do not answer: they carry nothing, and must
+    /// not be taken for idle.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub down: Vec<u16>,
 }
 
 /// What was counted of a grain: its place among [`Ring::grains`], reads that its server answered, those of them that found something, writes

@@ -68,7 +68,10 @@ impl ProxyCore {
     /// What this worker has counted of the ring of a pool that follows this source.
     pub fn ring_counted(&self, now: Instant, source: MapSource, pool: &str) -> Option<RingCounted> {
         let pool = self.pools.get(self.pools.follower(source, pool)?)?;
-        Some(pool.grains.as_ref()?.counted(now))
+        let backends = (0..).zip(pool.list()?.backends());
+        let down = backends.filter(|(_, id)| !self.backends.is_in_use(**id));
+        let down = down.map(|(server, _)| server).collect();
+        Some(pool.grains.as_ref()?.counted(now, down))
     }
 
     /// A turn is over: acknowledges steps before which nothing is under way any more.

@@ -11,7 +11,7 @@ use evenkeel_member::{MemberConfig, MemberEvent, MemberHandle, Report};
 use evenkeel_proxy_core::{MapSource, PlannedRing, RingCounted, Told};
 use evenkeel_runtime::{Clock, UsageError};
 use evenkeel_types::{BootId, Epoch, Instant};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -174,12 +174,13 @@ impl Followed {
 fn sum(slot: u64, all: Vec<RingCounted>) -> Option<RingCounts> {
     let RingCounted { plan, moved, .. } = *all.first()?;
     let mut grains: BTreeMap<u32, GrainCounted> = BTreeMap::new();
-    let mut micros = 0;
+    let (mut micros, mut down) = (0, BTreeSet::new());
     for counted in all {
         if (counted.plan, counted.moved) != (plan, moved) {
             return None;
         }
         micros = counted.micros.max(micros);
+        down.extend(counted.down);
         for of in counted.grains {
             let sum = grains.entry(of.0).or_insert(GrainCounted(of.0, 0, 0, 0, 0));
             *sum = GrainCounted(of.0, sum.1 + of.1, sum.2 + of.2, sum.3 + of.3, sum.4 + of.4);
@@ -191,6 +192,7 @@ fn sum(slot: u64, all: Vec<RingCounted>) -> Option<RingCounts> {
         moved,
         micros,
         grains: grains.into_values().collect(),
+        down: down.into_iter().collect(),
     })
 }
 

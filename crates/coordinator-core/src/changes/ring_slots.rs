@@ -6,7 +6,7 @@
 //! next. What cannot be true of a proxy's counts voids its report.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_balance::load::BYTES_PER_REQUEST;
 use evenkeel_balance::ring::{GrainCounts, Hold, Measured, RingPlan, RingPlanner, SlotReport};
@@ -156,6 +156,8 @@ pub(super) struct Slot {
     pub told: usize,
     /// How many there were.
     pub followers: usize,
+    /// Servers that some proxy does not ask, since they do not answer. Then nothing is planned: they are not idle.
+    pub down: BTreeSet<u16>,
     /// What each server carried; `None` where too few had told.
     pub carried: Option<Carried>,
 }
@@ -177,7 +179,7 @@ impl Slots {
         (self.slot > 0 && !is_told).then_some(self.slot)
     }
 
-    /// A proxy tells what it has counted of the ring that is said by plan and side, which has so many grains. False if it cannot be true, so
+    /// A proxy tells what it has counted of the ring that is said by plan and side, which has so many servers and grains. False if it cannot be true, so
     /// that it is not used. O(grains told).
     pub(super) fn hear(
         &mut self,
@@ -185,13 +187,13 @@ impl Slots {
         boot: BootId,
         counts: &RingCounts,
         (plan, moved): (u64, bool),
-        grains: usize,
+        (servers, grains): (usize, usize),
     ) -> bool {
         // Of another ring, or too late: that is no fault.
         if counts.slot != self.slot || (counts.plan, counts.moved) != (plan, moved) {
             return true;
         }
-        if !is_sound(counts, grains) {
+        if !is_sound(counts, grains, servers) {
             return false;
         }
         let before = self.told.remove(proxy).filter(|told| told.boot == boot);
@@ -237,6 +239,9 @@ impl Slots {
             let (slot, rates) = told.rates.as_ref()?;
             (*slot == number).then_some(rates)
         });
+        let newest = self.told.values().map(|told| &told.newest);
+        let down: BTreeSet<u16> = newest.flat_map(|told| told.down.iter().copied()).collect();
+        let rests = rests && down.is_empty();
         let mut sum = vec![Rates::default(); ring.grains().len()];
         let mut told = 0;
         for rates in of_slot {
@@ -261,6 +266,7 @@ impl Slots {
             number,
             told,
             followers: followers.len(),
+            down,
             carried,
         });
         moves
@@ -308,15 +314,19 @@ impl Rates {
 /// Largest count of a grain that is believed.
 const COUNT_MAX: u64 = 1 << 50;
 
-/// Whether counts can be true of a ring with so many grains.
-fn is_sound(counts: &RingCounts, grains: usize) -> bool {
+/// Whether counts can be true of a ring with so many grains and servers.
+fn is_sound(counts: &RingCounts, grains: usize, servers: usize) -> bool {
     let is_count = |of: &GrainCounted| {
         let GrainCounted(grain, gets, hits, sets, bytes) = *of;
         let is_small = [gets, sets, bytes].iter().all(|count| *count < COUNT_MAX);
         (grain as usize) < grains && hits <= gets && is_small
     };
     let is_ascending = counts.grains.windows(2).all(|pair| pair[0].0 < pair[1].0);
-    is_ascending && counts.grains.iter().all(is_count)
+    let are_servers = counts
+        .down
+        .iter()
+        .all(|server| usize::from(*server) < servers);
+    is_ascending && are_servers && counts.grains.iter().all(is_count)
 }
 
 /// What grains carried a second between two reports, or since counting began; `None` where the time is too short, or the counts went back.

@@ -71,7 +71,8 @@ impl Led {
             return true;
         };
         let of = (ring.plan.number, stage >= Stage::Warming);
-        (self.slots).hear(name, boot, counts, of, present.grains().len())
+        let sizes = (present.servers(), present.grains().len());
+        self.slots.hear(name, boot, counts, of, sizes)
     }
 
     /// When the slot that runs is over, where a ring is measured.

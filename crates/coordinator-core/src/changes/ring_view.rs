@@ -44,6 +44,9 @@ pub struct RingSlotView {
     pub told: usize,
     /// Proxies that followed.
     pub followers: usize,
+    /// Servers that some proxy does not ask, since they do not answer. Nothing is planned then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub down: Vec<String>,
     /// The most loaded server by the mean of all; absent where too few proxies have told, or nothing was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_by_mean: Option<f64>,
@@ -161,6 +164,11 @@ impl LedRing {
             number: slot.number,
             told: slot.told,
             followers: slot.followers,
+            down: slot
+                .down
+                .iter()
+                .map(|&server| self.name_of(server))
+                .collect(),
             max_by_mean: max_by_mean(&loads, present),
             servers: servers
                 .iter()

@@ -44,13 +44,14 @@ impl GrainCounts {
     }
 
     /// All that was counted, and for how many microseconds.
-    pub fn counted(&self, now: Instant) -> RingCounted {
+    pub fn counted(&self, now: Instant, down: Vec<u16>) -> RingCounted {
         let is_any = |of: &&GrainCounted| of.1 + of.3 > 0;
         let micros = now.since(self.since).as_micros();
         RingCounted {
             plan: self.of.0,
             moved: self.of.1,
             micros: u64::try_from(micros).unwrap_or(u64::MAX),
+            down,
             grains: self.counts.iter().filter(is_any).copied().collect(),
         }
     }
@@ -67,4 +68,6 @@ pub struct RingCounted {
     pub micros: u64,
     /// In ascending order; those of which nothing was counted are left out.
     pub grains: Vec<GrainCounted>,
+    /// Servers, by their places in the list, that are out of use.
+    pub down: Vec<u16>,
 }

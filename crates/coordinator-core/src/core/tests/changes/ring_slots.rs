@@ -20,6 +20,8 @@ struct Counting {
     since: Instant,
     /// It does not tell.
     is_mute: bool,
+    /// Servers that it does not reach.
+    down: Vec<u16>,
 }
 
 impl Counting {
@@ -30,6 +32,7 @@ impl Counting {
             by: (0, false),
             since: Instant(0),
             is_mute: false,
+            down: Vec::new(),
         }
     }
 
@@ -63,6 +66,7 @@ impl Counting {
             plan: self.by.0,
             moved: self.by.1,
             micros: millis * 1000,
+            down: self.down.clone(),
             grains: counted
                 .map(|(grain, gets)| GrainCounted(grain, gets, gets, 0, 0))
                 .collect(),
@@ -252,13 +256,39 @@ fn counts_that_cannot_be_true_are_not_used_and_counted() {
         all[0].send(&mut world, Some(counts));
         assert_eq!(world.core.change_counts().ring_reports_void, void);
     }
+    world.pass(SLOT_MS);
+    let wanted = all[0].send(&mut world, None).expect("counts are wanted");
+    let mut counts = all[0].counts(&world, wanted, &keys);
+    counts.down = vec![8];
+    all[0].send(&mut world, Some(counts));
+    assert_eq!(world.core.change_counts().ring_reports_void, 6);
     // Of a slot that nobody asked for, of a ring that is none here: they are as good as none.
     for (slot, plan) in [(u64::MAX, 1), (0, 1), (slot(&world).number + 1, 9)] {
         let mut counts = all[0].counts(&world, slot, &keys);
         counts.plan = plan;
         all[0].send(&mut world, Some(counts));
     }
-    assert_eq!(world.core.change_counts().ring_reports_void, 5);
+    assert_eq!(world.core.change_counts().ring_reports_void, 6);
+}
+
+/// A server that is dead carries nothing, and must be given nothing because of that.
+#[test]
+fn nothing_moves_while_a_server_does_not_answer() {
+    let (mut world, mut all) = counting(2);
+    set(&mut world, RingMode::Automatic, 2).unwrap();
+    let keys = keys(&all[0].ring(), 3);
+    all[1].down = vec![5];
+    pass(&mut world, &mut all, &keys, 6);
+    let seen = slot(&world);
+    assert_eq!(
+        (&seen.down[..], seen.planned.len()),
+        (&["m6".to_owned()][..], 0)
+    );
+    assert!(seen.max_by_mean.unwrap() > 4.0);
+    assert_eq!(shown(&world).change.ring.unwrap().number, 1);
+    all[1].down.clear();
+    pass(&mut world, &mut all, &keys, 6);
+    assert!(shown(&world).change.ring.unwrap().number > 1);
 }
 
 #[test]
