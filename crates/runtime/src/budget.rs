@@ -52,6 +52,9 @@ const WAITERS_PATIENT: usize = 8;
 /// Least of it: whoever is closed comes again, and that costs more than to let him wait.
 const PATIENCE_MIN: Duration = Duration::from_millis(100);
 
+/// What is held for less than that has had no turn of its worker to move: others go first.
+const JUDGED_FROM: Duration = Duration::from_millis(1);
+
 /// How much of a pool is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -259,8 +262,16 @@ pub fn who_goes<N: Copy>(
     let mut holders: Vec<(N, Holding)> = holders.collect();
     holders.sort_by_key(|(_, holding)| {
         let holds_little = holding.bytes < HOLDER_MIN;
+        // With io_uring an answer is on its way when its connection is judged: nothing of it can have moved.
+        let is_fresh = now.since(holding.since) < JUDGED_FROM;
         let rate = holding.rate_by_byte(now);
-        (holds_little, holding.moves_well, rate, holding.since)
+        (
+            holds_little,
+            holding.moves_well,
+            is_fresh,
+            rate,
+            holding.since,
+        )
     });
     let mut freed = 0;
     let mut go = Vec::new();
@@ -438,6 +449,9 @@ mod tests {
         let mut holders = [holding(MIB, 0, 0), holding(2 * MIB, 9, 0)];
         assert_eq!(going(10, Level::Over, 0, 1, &holders), [1]);
         holders[1].moves_well = true;
+        assert_eq!(going(10, Level::Over, 0, 1, &holders), [0]);
+        // Nobody can have read of what was put there in this moment.
+        let holders = [holding(MIB, 9, 100 << 10), holding(MIB, 10, 0)];
         assert_eq!(going(10, Level::Over, 0, 1, &holders), [0]);
     }
 

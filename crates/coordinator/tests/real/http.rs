@@ -350,7 +350,8 @@ fn a_body_of_unknown_length_is_cut_off_at_the_limit() {
         content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
         .to_vec();
     let chunk = format!("{:x}\r\n{}\r\n", 0x8000, " ".repeat(0x8000));
-    (0..64).for_each(|_| endless.extend_from_slice(chunk.as_bytes()));
+    let chunks = HEARTBEAT_LEN_MAX / 0x8000 + 8;
+    (0..chunks).for_each(|_| endless.extend_from_slice(chunk.as_bytes()));
     let answer = exchange(running.address, &endless);
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
 }
