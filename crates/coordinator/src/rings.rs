@@ -3,10 +3,15 @@
 use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::extract::{Json, Path, State};
 use axum::response::Response;
+use std::sync::Arc;
 
 use crate::answer::{Shared, bad_body, told};
 use crate::changes::{answer, bad_name};
-use evenkeel_coordinator_core::{RingMoveRequest, RingSettingsRequest};
+use crate::desk::Desk;
+use evenkeel_coordinator_core::{
+    ChangeRefusal, CoordinatorCore, RingMoveRequest, RingSettingsRequest, RingView,
+};
+use evenkeel_types::Now;
 
 pub(crate) async fn list(State(desk): Shared) -> Response {
     told(desk.look(|core, now| core.rings(now.monotonic)).await)
@@ -14,24 +19,28 @@ pub(crate) async fn list(State(desk): Shared) -> Response {
 
 pub(crate) async fn begin_move(
     State(desk): Shared,
-    pool: Result<Path<String>, PathRejection>,
+    pool: PoolName,
     body: Result<Json<RingMoveRequest>, JsonRejection>,
 ) -> Response {
-    let Ok(Path(pool)) = pool else {
-        return bad_name();
-    };
-    let request = match body {
-        Ok(Json(request)) => request,
-        Err(rejection) => return bad_body(&desk, &rejection),
-    };
-    let begun = desk.decide(|core, now| core.begin_ring_move(now, &pool, &request));
-    answer(begun.await)
+    order(desk, pool, body, CoordinatorCore::begin_ring_move).await
 }
 
 pub(crate) async fn set(
     State(desk): Shared,
-    pool: Result<Path<String>, PathRejection>,
+    pool: PoolName,
     body: Result<Json<RingSettingsRequest>, JsonRejection>,
+) -> Response {
+    order(desk, pool, body, CoordinatorCore::set_ring).await
+}
+
+type PoolName = Result<Path<String>, PathRejection>;
+
+/// Carries out what an operator orders of a pool's ring.
+async fn order<T>(
+    desk: Arc<Desk>,
+    pool: PoolName,
+    body: Result<Json<T>, JsonRejection>,
+    carry_out: impl FnOnce(&mut CoordinatorCore, Now, &str, &T) -> Result<RingView, ChangeRefusal>,
 ) -> Response {
     let Ok(Path(pool)) = pool else {
         return bad_name();
@@ -40,6 +49,8 @@ pub(crate) async fn set(
         Ok(Json(request)) => request,
         Err(rejection) => return bad_body(&desk, &rejection),
     };
-    let set = desk.decide(|core, now| core.set_ring(now, &pool, &request));
-    answer(set.await)
+    answer(
+        desk.decide(|core, now| carry_out(core, now, &pool, &request))
+            .await,
+    )
 }

@@ -218,12 +218,12 @@ impl Slots {
         }
     }
 
-    /// Ends the slot that runs, and begins the next. What is to move, if the ring rests: then the planner is told, which remembers that it
+    /// Ends the slot that runs, and begins the next, by the ring that is said by plan and side. What is to move, if the ring rests: then the planner is told, which remembers that it
     /// was carried out if it `is_carried_out`. O(proxies · grains).
     pub(super) fn end(
         &mut self,
         now: Instant,
-        (ring, rests): (&Ring, bool),
+        (ring, of, rests): (&Ring, (u64, bool), bool),
         followers: &[&str],
         is_carried_out: bool,
     ) -> Vec<RingMove> {
@@ -235,7 +235,10 @@ impl Slots {
         if number == 0 {
             return Vec::new();
         }
-        let of_slot = self.told.values().filter_map(|told| {
+        // What was told of the ring before it changed in this slot is of other grains.
+        let is_present = |told: &&Told| (told.newest.plan, told.newest.moved) == of;
+        let present = self.told.values().filter(is_present);
+        let of_slot = present.filter_map(|told| {
             let (slot, rates) = told.rates.as_ref()?;
             (*slot == number).then_some(rates)
         });
@@ -363,5 +366,32 @@ pub(super) fn why_kept(hold: Hold) -> &'static str {
         Hold::TooHeavy => {
             "each of its grains alone is more than the gap: only copies of hot keys help"
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a slot a ring may change that has fewer grains then: what was told of the one before is not laid over it.
+    #[test]
+    fn what_was_told_of_a_ring_that_has_changed_since_is_left_out() {
+        let (large, small) = (Ring::even(12, 100).unwrap(), Ring::even(1, 1).unwrap());
+        let (before, after) = (large.grains().len(), small.grains().len());
+        assert!(after < before);
+        let mut slots = Slots::default();
+        slots.end(Instant(0), (&large, (1, false), true), &["p"], false);
+        let counts = RingCounts {
+            slot: 1,
+            plan: 1,
+            moved: false,
+            micros: 1_000_000,
+            grains: vec![GrainCounted(before as u32 - 1, 1, 1, 1, 1)],
+            down: Vec::new(),
+        };
+        assert!(slots.hear("p", BootId(1), &counts, (1, false), (12, before)));
+        slots.end(Instant(1), (&small, (1, true), true), &["p"], false);
+        let last = slots.last.unwrap();
+        assert_eq!((last.number, last.told, last.carried), (1, 0, None));
     }
 }

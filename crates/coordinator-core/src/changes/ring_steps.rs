@@ -52,9 +52,7 @@ impl Led {
             ring,
         })
     }
-}
 
-impl Led {
     /// A proxy may tell what its ring carried. False if that cannot be true.
     pub(super) fn hear_counts(
         &mut self,
@@ -96,7 +94,8 @@ impl Led {
         let settings = ring.settings;
         let is_carried_out =
             settings.mode == RingMode::Automatic && settings.proxies == followers.len();
-        let moves = (self.slots).end(now, (&present, rests), &followers, is_carried_out);
+        let of = (ring.plan.number, step.stage >= Stage::Warming);
+        let moves = (self.slots).end(now, (&present, of, rests), &followers, is_carried_out);
         match is_carried_out && ring.next(step.stage, &moves).is_ok() {
             true => moves,
             false => Vec::new(),
@@ -107,9 +106,11 @@ impl Led {
 impl Changes {
     /// Ends slots that are over, and lets move what is to move because of what they carried.
     pub(super) fn end_slots(&mut self, now: Now) {
-        let ends = |(_, led): &(&String, &Led)| led.slot_ends() <= Some(now.monotonic);
-        let is_measured = |(_, led): &(&String, &Led)| led.slot_ends().is_some();
-        let ended = self.pools.iter().filter(is_measured).filter(ends);
+        let has_ended = |(_, led): &(&String, &Led)| {
+            let ends = led.slot_ends();
+            ends.is_some_and(|ends| ends <= now.monotonic)
+        };
+        let ended = self.pools.iter().filter(has_ended);
         let ended: Vec<String> = ended.map(|(pool, _)| pool.clone()).collect();
         for pool in ended {
             let is_strange = self.strangers.of(&pool).is_some();
@@ -137,9 +138,7 @@ impl Changes {
         pool: &str,
         request: &RingSettingsRequest,
     ) -> Result<(), ChangeRefusal> {
-        let led = self.pools.get_mut(pool);
-        let led = led.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })?;
-        let Some(ring) = led.ring.as_mut() else {
+        let Some(ring) = self.led(pool)?.ring.as_mut() else {
             return Err(ChangeRefusal::NoRing { pool: pool.into() });
         };
         let changed = ring.settings.changed(request);

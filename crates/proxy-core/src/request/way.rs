@@ -5,7 +5,7 @@ use crate::client::{Answered, Slot, State};
 use crate::failure::{NO_CAS_ELSEWHERE, NO_NAME, RESERVED_KEY};
 use crate::ids::ClientId;
 use crate::routes::way::{WayKey, WayTo};
-use crate::routes::{CommandClass, RenameId};
+use crate::routes::{CommandClass, RenameId, Renamed};
 use crate::show::kinds::Show;
 use crate::stats::counters::Tally;
 use crate::under_way::release::release;
@@ -85,28 +85,29 @@ fn go_on(
         core.counts.routes.count_error(to.route);
         return refuse(core, now, id, show, RESERVED_KEY);
     }
-    let Some(prefix) = core.pools.name_prefix(to.pool, key.stored) else {
-        if core.backends.has_outage() {
-            look_elsewhere(core, now, &mut to, key.stored, class);
+    let mut named = None;
+    let key = match core.pools.name_prefix(to.pool, key.stored) {
+        None => key,
+        Some(prefix) => {
+            let name: &mut Renamed = named.insert(mem::take(&mut core.scratch.named));
+            if !name.put_behind(&prefix, key.stored, key.sent.base64) {
+                core.counts.stats.keys_unnamed += 1;
+                core.counts.routes.count_error(to.route);
+                return refuse(core, now, id, show, NO_NAME);
+            }
+            WayKey {
+                stored: name.stored(),
+                sent: name.sent(key.sent.base64),
+            }
         }
-        return ask(core, &to, key);
     };
-    let mut named = mem::take(&mut core.scratch.named);
-    if named.put_behind(&prefix, key.stored, key.sent.base64) {
-        let key = WayKey {
-            stored: named.stored(),
-            sent: named.sent(key.sent.base64),
-        };
-        if core.backends.has_outage() {
-            look_elsewhere(core, now, &mut to, key.stored, class);
-        }
-        ask(core, &to, key);
-    } else {
-        core.counts.stats.keys_unnamed += 1;
-        core.counts.routes.count_error(to.route);
-        refuse(core, now, id, show, NO_NAME);
+    if core.backends.has_outage() {
+        look_elsewhere(core, now, &mut to, key.stored, class);
     }
-    core.scratch.named = named;
+    ask(core, &to, key);
+    if let Some(named) = named {
+        core.scratch.named = named;
+    }
 }
 
 /// The exptime to send for one of the application's.
