@@ -30,6 +30,9 @@ pub const STOPPED_MS_MAX: u64 = 1000;
 /// Of a thousand commands, so many write: enough for items to be there although they are evicted all the time.
 pub const WRITES_PER_MILLE: u64 = 60;
 
+/// A key that no application asks for.
+const KEPT: &str = "kept";
+
 /// Tests that share the time that there is.
 const TESTS: u32 = 3;
 
@@ -184,6 +187,9 @@ fn one_round(target: &mut Target, random: &mut Xoshiro256PlusPlus, shared: Share
             (begun.elapsed() >= BEFORE && shared.values() > 100).then_some(())
         });
     });
+    // Applications may overwrite all of theirs before anything is brought.
+    let mut client = Client::connect(first[0].address());
+    assert_eq!(client.set(KEPT, b"kept"), "STORED");
     drop(first);
     let text = format!(
         "{old}[pools.new]\n{}{patience}warm_from = \"old\"\n[[routes]]\npool = \"new\"\n",
@@ -214,6 +220,12 @@ fn one_round(target: &mut Target, random: &mut Xoshiro256PlusPlus, shared: Share
         }
     }));
     judge(told);
+    let mut client = Client::connect(second[0].address());
+    poll_until(DEADLINE, "an item that only the former pool had", || {
+        client
+            .get(KEPT)
+            .map(|value| assert_eq!(value.data, b"kept"))
+    });
     let counts = counts(&second);
     for count in [
         "former_hits",
