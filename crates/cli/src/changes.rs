@@ -3,7 +3,8 @@
 use crate::ask::{self, CoordinatorArgs, Format};
 use clap::{Subcommand, ValueEnum};
 use evenkeel_coordinator_core::{
-    BeginRequest, ChangeEvent, ChangeEventsBody, ChangeView, ChangesView, PlanView, Stage,
+    BeginRequest, ChangeEvent, ChangeEventsBody, ChangeView, ChangesView, PlanServerView, PlanView,
+    ServerOrder, Stage,
 };
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -121,8 +122,15 @@ pub fn details(change: &ChangeView) -> String {
         change.version,
         seconds(change.since_ms)
     );
-    if let Some(PlanView { number, moves, .. }) = change.ring {
-        text += &format!(", plan {number} of its ring (parts: {moves})");
+    if let Some(plan) = &change.ring {
+        let PlanView {
+            number,
+            moves,
+            server: of,
+            ..
+        } = plan;
+        let what = of.as_ref().map_or_else(|| format!("parts: {moves}"), server);
+        text += &format!(", plan {number} of its ring ({what})");
     }
     text += &format!("\n{}", change.hint);
     if change.proxies.is_empty() {
@@ -149,6 +157,16 @@ fn way(change: &ChangeView) -> String {
     match change.stage == change.goal {
         true => change.stage.to_string(),
         false => format!("{} on the way to {}", change.stage, change.goal),
+    }
+}
+
+/// A server that comes or goes.
+pub fn server(of: &PlanServerView) -> String {
+    let name = &of.name;
+    match of.what {
+        ServerOrder::Add => format!("server {name} comes"),
+        ServerOrder::Drain => format!("server {name} is drained"),
+        ServerOrder::Lose => format!("server {name} is lost"),
     }
 }
 

@@ -5,9 +5,10 @@ use crate::changes;
 use anyhow::ensure;
 use clap::Subcommand;
 use evenkeel_coordinator_core::{
-    GrainsMove, RingLoadView, RingMode, RingMoveRequest, RingMoveView, RingSettings,
-    RingSettingsRequest, RingView, RingsView,
+    GrainsMove, RingLoadView, RingMode, RingMoveRequest, RingMoveView, RingServerRequest,
+    RingSettings, RingSettingsRequest, RingUnreachedView, RingView, RingsView, ServerOrder,
 };
+use evenkeel_member::client::ApiClient;
 
 /// Shows the rings of pools whose hash space follows the load, and moves parts of them.
 ///
@@ -54,6 +55,36 @@ pub enum What {
         #[arg(long, value_name = "N")]
         proxies: usize,
     },
+    /// Adds a server, which gets a fair part of what those have that carry more than the mean, with the items that are asked for meanwhile
+    Add {
+        /// Which
+        pool: String,
+        /// HOST or HOST:PORT of a memcached that every proxy reaches, or of one that was in the ring before
+        server: String,
+        /// How many proxies have the pool in their files, as you know
+        #[arg(long, value_name = "N")]
+        proxies: usize,
+    },
+    /// Gives all that a server has to its neighbours, with the items that are asked for meanwhile; when the ring is done, it can be stopped
+    Drain {
+        /// Which
+        pool: String,
+        /// The server, as it is shown
+        server: String,
+        /// How many proxies have the pool in their files, as you know
+        #[arg(long, value_name = "N")]
+        proxies: usize,
+    },
+    /// Gives all that a dead server has to its neighbours: nobody asks it any more, and they begin with nothing of it
+    Lose {
+        /// Which
+        pool: String,
+        /// The server, as it is shown
+        server: String,
+        /// How many proxies have the pool in their files, as you know
+        #[arg(long, value_name = "N")]
+        proxies: usize,
+    },
     /// Says how a ring follows its load; without a choice, nothing changes
     Settings {
         /// Which
@@ -61,7 +92,8 @@ pub enum What {
         /// What is done about what its servers carry: nothing is measured (off), plans are shown (observe), or carried out (automatic)
         #[arg(long, value_enum)]
         mode: Option<Mode>,
-        /// How many proxies have the pool in their files, as you know; automatic moves nothing while another number follows
+        /// How many proxies have the pool in their files, as you know; automatic moves nothing and loses no dead server while another number
+        /// follows
         #[arg(long, value_name = "N")]
         proxies: Option<usize>,
         /// How long the load is measured before it is looked at, in milliseconds, 1000 to 600000
@@ -70,6 +102,9 @@ pub enum What {
         /// For how long items that are asked for come along with a part that moves, in milliseconds, at most 600000
         #[arg(long, value_name = "MS")]
         warming_ms: Option<u64>,
+        /// For how long no proxy has reached a server before it is dead and, in mode automatic, goes, in milliseconds, 1000 to 600000
+        #[arg(long, value_name = "MS")]
+        dead_after_ms: Option<u64>,
     },
     /// Takes a move back, as long as the pool is not warming
     Withdraw {
@@ -123,12 +158,28 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             };
             format.print_done(&client.begin_ring_move(pool, &request)?, ordered)
         }
+        What::Add {
+            pool,
+            server,
+            proxies,
+        } => order(&client, format, pool, (ServerOrder::Add, server, *proxies)),
+        What::Drain {
+            pool,
+            server,
+            proxies,
+        } => order(&client, format, pool, (ServerOrder::Drain, server, *proxies)),
+        What::Lose {
+            pool,
+            server,
+            proxies,
+        } => order(&client, format, pool, (ServerOrder::Lose, server, *proxies)),
         What::Settings {
             pool,
             mode,
             proxies,
             slot_ms,
             warming_ms,
+            dead_after_ms,
         } => {
             let request = RingSettingsRequest {
                 mode: mode.map(|mode| match mode {
@@ -139,6 +190,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 proxies: *proxies,
                 slot_ms: *slot_ms,
                 warming_ms: *warming_ms,
+                dead_after_ms: *dead_after_ms,
             };
             format.print_done(&client.set_ring(pool, &request)?, follows)
         }
@@ -146,6 +198,20 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             format.print_done(&client.withdraw_change(pool)?, changes::withdrawn)
         }
     }
+}
+
+fn order(
+    client: &ApiClient,
+    format: Format,
+    pool: &str,
+    (what, server, proxies): (ServerOrder, &str, usize),
+) -> anyhow::Result<()> {
+    let request = RingServerRequest {
+        what,
+        server: server.to_owned(),
+        proxies,
+    };
+    format.print_done(&client.begin_ring_server(pool, &request)?, ordered)
 }
 
 /// A paragraph for each ring.
@@ -160,6 +226,15 @@ fn overview(view: &RingsView) -> String {
 fn details(ring: &RingView) -> String {
     let mut text = changes::details(&ring.change);
     text += &format!("\n{}", follows(ring));
+    for unreached in &ring.unreached {
+        let RingUnreachedView {
+            server,
+            proxies,
+            for_ms,
+        } = unreached;
+        let (seconds, of) = (for_ms / 1000, ring.change.proxies.len());
+        text += &format!("\n{server} is not reached by {proxies} of {of} proxies, for {seconds} s");
+    }
     let measured = ring.slot.as_ref().map_or(&[][..], |slot| &slot.servers);
     let servers = ring.servers.iter().enumerate().map(|(at, server)| {
         let load = measured.get(at);
@@ -205,6 +280,7 @@ fn follows(ring: &RingView) -> String {
         proxies,
         slot_ms,
         warming_ms,
+        dead_after_ms,
     } = ring.settings;
     let mode = match mode {
         RingMode::Off => return "mode off: nothing is measured".to_owned(),
@@ -212,8 +288,14 @@ fn follows(ring: &RingView) -> String {
         RingMode::Automatic => format!("automatic, while {proxies} proxies follow"),
     };
     let seconds = |ms: u64| ms as f64 / 1000.0;
-    let (slot_s, warming_s) = (seconds(slot_ms), seconds(warming_ms));
-    let mut text = format!("mode {mode}; {warming_s:.1} s of warming; slots of {slot_s:.1} s");
+    let (slot_s, warming_s, dead_s) = (
+        seconds(slot_ms),
+        seconds(warming_ms),
+        seconds(dead_after_ms),
+    );
+    let mut text = format!(
+        "mode {mode}; {warming_s:.1} s of warming; a server is dead after {dead_s:.1} s; slots of {slot_s:.1} s"
+    );
     let Some(slot) = &ring.slot else {
         return text + ", none is over";
     };
@@ -247,9 +329,11 @@ fn share(part: &RingMoveView) -> String {
 
 fn ordered(ring: &RingView) -> String {
     let pool = &ring.change.pool;
-    let order = match ring.waiting.len() {
-        0 => format!("parts that move: {}", ring.moves.len()),
-        parts => format!("parts that move when all have followed what was before: {parts}"),
+    let server = ring.change.ring.as_ref().and_then(|it| it.server.as_ref());
+    let order = match (server, ring.waiting.len()) {
+        (Some(server), _) => changes::server(server),
+        (None, 0) => format!("parts that move: {}", ring.moves.len()),
+        (None, parts) => format!("parts that move when all have followed what was before: {parts}"),
     };
     format!("pool {pool}: {order}; to watch: evenkeel ring show {pool}, evenkeel changes history")
 }
@@ -279,6 +363,7 @@ mod tests {
                     number: 3,
                     moves: 1,
                     waiting: 0,
+                    server: None,
                 }),
                 waits_for: Vec::new(),
                 hint: "the next step is about to be published".into(),
@@ -293,6 +378,7 @@ mod tests {
             }],
             waiting: Vec::new(),
             settings: RingSettings::default(),
+            unreached: Vec::new(),
             slot: None,
         }
     }

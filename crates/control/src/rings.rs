@@ -5,7 +5,7 @@
 //! with it.
 
 use evenkeel_placement::config::{PlacementConfig, PlacementError};
-use evenkeel_placement::ring::{BadChange, Move, Part, Ring};
+use evenkeel_placement::ring::{BadChange, GIVES_ALL, Move, Part, Ring};
 use evenkeel_schemes::generation::{GENERATION_MAX, INCARNATION_BITS};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -24,8 +24,34 @@ pub struct RingPlan {
     pub placement: PlacementConfig,
     /// The ring before the moves.
     pub ring: Ring,
-    /// What moves. At most [`RING_MOVES_MAX`].
+    /// What moves. At most [`RING_MOVES_MAX`]; nothing where a server comes or goes.
     pub moves: Vec<RingMove>,
+    /// A server that comes or goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerChange>,
+}
+
+/// A server that comes or goes by a plan. Numbers are whole, so that everybody makes the same ring of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerChange {
+    /// A newcomer has this place in the list, and gets from each server a part of each of its runs:
+    /// [`Ring::with_server`].
+    Joins {
+        /// Its place.
+        server: u16,
+        /// What each gives, of [`GIVES_ALL`].
+        gives: Vec<u16>,
+    },
+    /// A server gives all it has to its neighbours, inversely to these costs: [`Ring::without_server`]. It keeps its place.
+    Leaves {
+        /// Its place.
+        server: u16,
+        /// The cost of each.
+        costs: Vec<u32>,
+        /// It is not asked any more: nothing is brought from it.
+        is_lost: bool,
+    },
 }
 
 /// A part of a ring that changes hands.
@@ -64,6 +90,9 @@ pub struct FollowedRing {
     /// What it has counted, when it was [asked for](RingStep::slot).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<RingCounts>,
+    /// Servers, by their places in the plan's list, that no worker of it reaches; `None` while not all work by the plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreached: Option<Vec<u16>>,
 }
 
 /// What all workers of a proxy have counted since they work by a ring.
@@ -118,6 +147,12 @@ pub enum BadPlan {
     /// Too many moves.
     #[error("a plan moves at most {RING_MOVES_MAX} parts, not {0}")]
     Moves(usize),
+    /// Two things at once.
+    #[error("a plan by which a server comes or goes moves nothing else")]
+    MovesBesides,
+    /// More than all.
+    #[error("a server gives at most {GIVES_ALL} of {GIVES_ALL} parts")]
+    Gives,
     /// Servers that make no placement.
     #[error(transparent)]
     Placement(#[from] PlacementError),
@@ -151,22 +186,61 @@ impl RingPlan {
             return Err(BadPlan::Moves(self.moves.len()));
         }
         self.placement.check()?;
-        let (ring, listed) = (self.ring.servers(), self.placement.servers.len());
+        let moved = self.changed()?;
+        let (ring, listed) = (moved.servers(), self.placement.servers.len());
         if ring != listed {
             return Err(BadPlan::Servers { ring, listed });
         }
-        let moves = self.moves.iter().map(|of| Move {
-            part: Part {
-                first: of.first,
-                last: of.last,
-            },
-            to: of.to,
-        });
-        let moved = self.ring.moved(&moves.collect::<Vec<_>>())?;
         match moved.generation() {
             0..=GENERATION_MAX => Ok(moved),
             _ => Err(BadPlan::Generation),
         }
+    }
+
+    /// Whether it takes its keys from a server that is not asked any more.
+    pub fn is_loss(&self) -> bool {
+        matches!(&self.server, Some(ServerChange::Leaves { is_lost, .. }) if *is_lost)
+    }
+
+    /// The place of the server that comes.
+    pub fn newcomer(&self) -> Option<u16> {
+        match &self.server {
+            Some(ServerChange::Joins { server, .. }) => Some(*server),
+            Some(ServerChange::Leaves { .. }) | None => None,
+        }
+    }
+
+    /// Whether anything changes hands.
+    pub fn moves_anything(&self) -> bool {
+        !self.moves.is_empty() || self.server.is_some()
+    }
+
+    fn changed(&self) -> Result<Ring, BadPlan> {
+        let Some(server) = &self.server else {
+            let moves = self.moves.iter().map(|of| Move {
+                part: Part {
+                    first: of.first,
+                    last: of.last,
+                },
+                to: of.to,
+            });
+            return Ok(self.ring.moved(&moves.collect::<Vec<_>>())?);
+        };
+        if !self.moves.is_empty() {
+            return Err(BadPlan::MovesBesides);
+        }
+        Ok(match server {
+            ServerChange::Joins { server, gives } => {
+                if gives.iter().any(|given| *given > GIVES_ALL) {
+                    return Err(BadPlan::Gives);
+                }
+                self.ring.with_server(*server, gives)?
+            }
+            ServerChange::Leaves { server, costs, .. } => {
+                let costs: Vec<f64> = costs.iter().copied().map(f64::from).collect();
+                self.ring.without_server(*server, &costs)?
+            }
+        })
     }
 }
 

@@ -67,7 +67,7 @@ pub use changes::{
     BadMoves, BeginRequest, ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews, ChangeRefusal,
     ChangeView, ChangesView, FollowerView, ForgottenPoolView, GrainsMove, LedRing, PlanView,
     RemoveProxyRefusal, RemovedProxyView, RingKeptView, RingLoadView, RingMode, RingMoveRequest,
-    RingMoveView, RingServerView, RingSettings, RingSettingsRequest, RingSlotView, RingView,
+    RingMoveView, RingServerRequest, RingServerView, RingSettings, RingSettingsRequest, RingSlotView, RingUnreachedView, ServerOrder, PlanServerView, RingView,
     RingsView, SavedChange, SavedChanges, SavedFollower,
 };
 pub use cluster_hot_keys::{

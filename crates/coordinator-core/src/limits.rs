@@ -69,6 +69,25 @@ pub const RING_WARMING: Duration = Duration::from_secs(10);
 /// Longest time for which it may.
 pub const RING_WARMING_MAX: Duration = Duration::from_secs(600);
 
+/// For so long a plan by which a server comes stands at its beginning: whoever cannot connect to it has said so by then.
+pub const RING_JOIN_LOOK: Duration = Duration::from_secs(2);
+
+/// For how long no proxy has reached a server of a ring before it is dead, where an operator says nothing.
+pub const RING_DEAD_AFTER: Duration = Duration::from_secs(10);
+
+/// Shortest such time: proxies report twice a second.
+pub const RING_DEAD_AFTER_MIN: Duration = Duration::from_secs(1);
+
+/// Longest.
+pub const RING_DEAD_AFTER_MAX: Duration = Duration::from_secs(600);
+
+/// Of so many servers of a ring one is lost without an order within [`RING_LOSSES_SPAN`], and one in any case. More at once are rather a
+/// network that fails.
+pub const RING_LOSSES_OF: usize = 3;
+
+/// See [`RING_LOSSES_OF`].
+pub const RING_LOSSES_SPAN: Duration = Duration::from_secs(600);
+
 /// Nothing is planned for a ring on less than so many fifths of the proxies that follow it.
 pub const RING_TOLD_OF_FIVE: usize = 4;
 

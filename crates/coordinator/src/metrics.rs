@@ -84,6 +84,11 @@ families! {
                 let servers = ring.servers.iter().zip(loads);
                 servers.for_each(|(server, load)| to.of(&[&ring.change.pool, &server.name], load.load));
             };
+        ring_server_unreached[pool, server] => gauge, "Proxies that do not reach a server of a ring.",
+            |view, to| for ring in &view.rings {
+                let unreached = ring.unreached.iter();
+                unreached.for_each(|it| to.of(&[&ring.change.pool, &it.server], it.proxies));
+            };
         ring_server_share[pool, server] => gauge, "The part of the hash space that a server of a ring has.",
             |view, to| for ring in &view.rings {
                 let servers = ring.servers.iter();
@@ -96,6 +101,8 @@ families! {
             "Changes of pools that were taken back: by an operator, or because proxies did not acknowledge in time that requests wait.",
             |counts, to| to.by([("operator", counts.withdrawn), ("unacknowledged", counts.unacknowledged)]);
         ring_plans => counter, "Plans by which parts of rings change hands that were begun.", |counts, to| to.one(counts.plans);
+        ring_servers_lost => counter, "Servers of rings that no proxy reached, and whose part was given to their neighbours.",
+            |counts, to| to.one(counts.servers_lost);
         ring_reports_void => counter, "Counts of what rings carry that cannot be true, which were not used.",
             |counts, to| to.one(counts.ring_reports_void);
         pool_steps_taken_over => counter, "Steps that proxies were told and this coordinator did not know of.",

@@ -9,7 +9,8 @@ use crate::answer::{Shared, bad_body, told};
 use crate::changes::{answer, bad_name};
 use crate::desk::Desk;
 use evenkeel_coordinator_core::{
-    ChangeRefusal, CoordinatorCore, RingMoveRequest, RingSettingsRequest, RingView,
+    ChangeRefusal, CoordinatorCore, RingMoveRequest, RingServerRequest, RingSettingsRequest,
+    RingView,
 };
 use evenkeel_types::Now;
 
@@ -23,6 +24,14 @@ pub(crate) async fn begin_move(
     body: Result<Json<RingMoveRequest>, JsonRejection>,
 ) -> Response {
     order(desk, pool, body, CoordinatorCore::begin_ring_move).await
+}
+
+pub(crate) async fn begin_server(
+    State(desk): Shared,
+    pool: PoolName,
+    body: Result<Json<RingServerRequest>, JsonRejection>,
+) -> Response {
+    order(desk, pool, body, CoordinatorCore::begin_ring_server).await
 }
 
 pub(crate) async fn set(

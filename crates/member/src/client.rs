@@ -16,7 +16,7 @@ use evenkeel_coordinator_core::{
     BeginRequest, ChangeEvent, ChangeEventsBody, ChangeView, ChangesView, ClusterLoadsView,
     DrainRequest, DrainView, DrainsView, ForgottenPoolView, HeatView, LoadOrder, MapEvent,
     MigrationRequest, MigrationView, MigrationsView, ProxiesView, ReleasedView, RemovedProxyView,
-    RemovedView, RingMoveRequest, RingSettingsRequest, RingView, RingsView, ServerView,
+    RemovedView, RingMoveRequest, RingServerRequest, RingSettingsRequest, RingView, RingsView, ServerView,
     ServersView, Settings,
 };
 
@@ -261,6 +261,19 @@ impl ApiClient {
     /// [`ChangeRefusal`](evenkeel_coordinator_core::ChangeRefusal).
     pub fn begin_ring_move(&self, pool: &str, request: &RingMoveRequest) -> ClientResult<RingView> {
         self.post(&ring_path(pool, "moves"), request)
+    }
+
+    /// Lets a server of a pool's ring come or go; returns it as it is then, which is before anybody has followed.
+    ///
+    /// # Errors
+    ///
+    /// As of [`begin_ring_move`](Self::begin_ring_move).
+    pub fn begin_ring_server(
+        &self,
+        pool: &str,
+        request: &RingServerRequest,
+    ) -> ClientResult<RingView> {
+        self.post(&ring_path(pool, "servers"), request)
     }
 
     /// Changes how a pool's ring follows its load; returns it as it is then.

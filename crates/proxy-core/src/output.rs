@@ -49,6 +49,17 @@ pub enum Output {
         /// The step's number.
         version: u64,
     },
+    /// Tell the coordinator which servers of a pool's ring are out of use here.
+    Unreached {
+        /// Whose ring.
+        source: MapSource,
+        /// The pool.
+        pool: Arc<str>,
+        /// Number of the plan that lists them.
+        plan: u64,
+        /// Their places in its list.
+        servers: Vec<u16>,
+    },
     /// Add up the workers' counters and say [`ProxyCore::answer_stats`](crate::ProxyCore::answer_stats).
     Stats(StatsTicket),
     /// Say where this client reaches the proxy, by [`ProxyCore::answer_own_address`](crate::ProxyCore::answer_own_address).

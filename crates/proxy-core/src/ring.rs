@@ -10,7 +10,7 @@ use crate::server_list::ServerList;
 use evenkeel_control::rings::{BadPlan, RingPlan};
 use evenkeel_placement::ring::{GRAINS_OF_RING, Ring, Slice, grain_of};
 use evenkeel_schemes::generation::{PREFIX_LEN, mask, name_prefix, taken_apart};
-use evenkeel_schemes::stage::Step;
+use evenkeel_schemes::stage::{Stage, Step};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -26,6 +26,8 @@ pub struct PlannedRing {
     before: Ring,
     /// `None` where nothing moves.
     after: Option<Ring>,
+    /// What moves is taken from a server that is not asked any more.
+    is_loss: bool,
     /// Of the ring before the moves and of the one behind them.
     grains: [GrainIndex; 2],
 }
@@ -82,7 +84,8 @@ impl PlannedRing {
             incarnation: plan.incarnation,
             list: Arc::new(list),
             before: plan.ring.clone(),
-            after: (!plan.moves.is_empty()).then_some(after),
+            after: plan.moves_anything().then_some(after),
+            is_loss: plan.is_loss(),
         })
     }
 
@@ -94,6 +97,21 @@ impl PlannedRing {
     /// What names the ring.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
+    }
+
+    /// How a stage of the plan is worked by. Nothing is brought from a server that is lost: where others look there, its keys have
+    /// moved already.
+    pub(crate) fn worked_by(&self, step: Step) -> Step {
+        let has_moved = self.is_loss && step.stage > Stage::Quiesced;
+        Step {
+            stage: if has_moved { Stage::Done } else { step.stage },
+            ..step
+        }
+    }
+
+    /// Whether what moves is taken from a server that is not asked any more.
+    pub(crate) fn is_loss(&self) -> bool {
+        self.is_loss
     }
 
     /// Whether all keys are where they were before the ring, by their own names.
@@ -163,6 +181,15 @@ impl PlannedRing {
             Some(prefix) => [&prefix, key].concat(),
             None => key.to_vec(),
         }
+    }
+
+    /// The servers, by their places in the list, that may have items which somebody reads, when the plan is at this stage. O(slices).
+    pub(crate) fn holders(&self, stage: Stage) -> BTreeSet<usize> {
+        let before = (stage < Stage::Done || self.after.is_none()).then_some(&self.before);
+        let after = self.after.as_ref().filter(|_| stage > Stage::Former);
+        let rings = before.into_iter().chain(after);
+        let slices = rings.flat_map(|ring| ring.slices());
+        slices.map(|slice| usize::from(slice.owner)).collect()
     }
 
     /// The servers, by their places in the list, that give parts away.

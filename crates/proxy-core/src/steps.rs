@@ -5,6 +5,7 @@ use crate::configure::take_over_ring;
 use crate::pool::Former;
 use crate::ring::Told;
 use crate::under_way::era::begin_era;
+use crate::under_way::reach::meet_servers;
 use crate::under_way::retry::retry_all_parked;
 use crate::worker::ProxyCore;
 use evenkeel_types::Instant;
@@ -36,6 +37,8 @@ pub(crate) fn set_step(
         }
     }
     if let Some(pool) = core.pools.get_mut(id) {
+        let ring = pool.ring();
+        let step = step.map(|step| ring.map_or(step, |ring| ring.worked_by(step)));
         pool.former = Some(Former {
             step,
             since: now,
@@ -43,6 +46,7 @@ pub(crate) fn set_step(
         });
         if pool.settings.adaptive {
             pool.count_by_ring(now);
+            meet_servers(core, now, id);
         }
     }
     begin_era(core);

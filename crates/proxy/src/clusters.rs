@@ -99,7 +99,13 @@ struct FollowedState {
 }
 
 impl FollowedState {
-    fn report(&self, pool: &str, acknowledged: u64, counts: Option<RingCounts>) -> FollowedPool {
+    fn report(
+        &self,
+        pool: &str,
+        acknowledged: u64,
+        counts: Option<RingCounts>,
+        unreached: Option<BTreeSet<u16>>,
+    ) -> FollowedPool {
         let told = self.told.as_ref().map(|(step, _)| *step);
         let number = self.ring().map_or(0, |ring| ring.number());
         FollowedPool {
@@ -111,6 +117,7 @@ impl FollowedState {
                 number,
                 wish: (number == 0).then_some(wish),
                 counts,
+                unreached: unreached.map(|servers| servers.into_iter().collect()),
             }),
         }
     }
@@ -164,7 +171,12 @@ impl Followed {
             let counts = state.wanted.filter(|_| has_room).and_then(counted);
             has_room &= counts.is_none();
             state.wanted = state.wanted.filter(|_| counts.is_none());
-            state.report(pool, acknowledged.unwrap_or(0), counts)
+            let plan = state.ring().map_or(0, |ring| ring.number());
+            let unreached = workers.iter().map(|w| w.gauges.unreached(source, pool, plan));
+            let unreached = unreached.collect::<Option<Vec<_>>>();
+            let by_none = |by: Vec<BTreeSet<u16>>| by.into_iter().reduce(|all, more| &all & &more);
+            let unreached = unreached.and_then(by_none);
+            state.report(pool, acknowledged.unwrap_or(0), counts, unreached)
         });
         report.collect()
     }

@@ -3,7 +3,7 @@
 use evenkeel_proxy_core::{BackendId, MapSource, ProxyConfig, RingCounted, Told, WorkerCounts};
 use evenkeel_types::Epoch;
 use evenkeel_types::map::ClusterMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
@@ -111,6 +111,8 @@ pub struct Gauges {
     acknowledged: Mutex<BTreeMap<Led, u64>>,
     /// What grains of rings have carried, for the slot that it was last wanted for.
     rings: Mutex<BTreeMap<Led, (u64, RingCounted)>>,
+    /// The plan of a ring, and the servers of its list that the worker does not reach.
+    unreached: Mutex<BTreeMap<Led, (u64, BTreeSet<u16>)>>,
     /// Generation of the configuration that the worker works by.
     generation: AtomicU64,
 }
@@ -152,6 +154,8 @@ impl Gauges {
         acknowledged.retain(|(source, pool), _| is_led(*source, pool));
         let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         rings.retain(|(source, pool), _| is_led(*source, pool));
+        let mut unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
+        unreached.retain(|(source, pool), _| is_led(*source, pool));
     }
 
     /// The newest version of a pool's step before which nothing is under way, 0 for none.
@@ -184,6 +188,30 @@ impl Gauges {
         let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         let (of, counted) = rings.get(&(source, Arc::clone(pool)))?;
         (*of == slot).then(|| counted.clone())
+    }
+
+    /// The worker does not reach these servers, by their places in the list of this plan.
+    pub fn set_unreached(
+        &self,
+        source: MapSource,
+        pool: Arc<str>,
+        plan: u64,
+        servers: Vec<u16>,
+    ) {
+        let mut unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
+        unreached.insert((source, pool), (plan, servers.into_iter().collect()));
+    }
+
+    /// The servers of this plan's list that the worker does not reach; `None` as long as it works by another.
+    pub fn unreached(
+        &self,
+        source: MapSource,
+        pool: &Arc<str>,
+        plan: u64,
+    ) -> Option<BTreeSet<u16>> {
+        let unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
+        let (of, servers) = unreached.get(&(source, Arc::clone(pool)))?;
+        (*of == plan).then(|| servers.clone())
     }
 
     /// The worker has been asked so much since its start.

@@ -479,6 +479,15 @@ impl Worker {
                     gauges.set_acknowledged(source, pool, version);
                     self.parts.clusters.hurry(source);
                 }
+                Output::Unreached {
+                    source,
+                    pool,
+                    plan,
+                    servers,
+                } => {
+                    let gauges = &self.parts.gauges;
+                    gauges.set_unreached(source, pool, plan, servers);
+                }
                 Output::Stats(ticket) => self.ask_stats(now, ticket),
                 Output::OwnAddress(ticket) => self.tell_own_address(now, ticket),
                 Output::ResetStats => {

@@ -14,6 +14,7 @@ mod cost;
 mod measured;
 mod paper;
 mod report;
+mod servers;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ pub use cost::{BadWeight, CostSettings, Costs};
 pub use measured::{GRAINS_MAX, Measured, REST_SLOTS, SLOTS_BEFORE, SPACE_RATIO_MAX};
 pub use paper::{Paper, PaperSettings};
 pub use report::{BadSlot, GrainCounts, SlotReport};
+pub use servers::{costs, gives};
 
 /// Says what moves after a slot.
 pub trait RingPlanner {

@@ -39,11 +39,15 @@ pub enum ChangeNews {
     PlanOrdered,
     /// Such an order has become the plan of the ring.
     PlanBegun,
+    /// No proxy reaches a server of a ring, which goes by the next plan.
+    ServerLost,
+    /// A plan by which a server comes was taken back, because a proxy does not reach it.
+    NewcomerUnreached,
 }
 
 impl ChangeNews {
     /// All of them, in order.
-    pub const ALL: [ChangeNews; 13] = [
+    pub const ALL: [ChangeNews; 15] = [
         ChangeNews::StepPublished,
         ChangeNews::GoalSet,
         ChangeNews::Withdrawn,
@@ -57,6 +61,8 @@ impl ChangeNews {
         ChangeNews::RingMade,
         ChangeNews::PlanOrdered,
         ChangeNews::PlanBegun,
+        ChangeNews::ServerLost,
+        ChangeNews::NewcomerUnreached,
     ];
 
     /// Its name in answers; stable.
@@ -75,6 +81,8 @@ impl ChangeNews {
             ChangeNews::RingMade => "ring_made",
             ChangeNews::PlanOrdered => "plan_ordered",
             ChangeNews::PlanBegun => "plan_begun",
+            ChangeNews::ServerLost => "server_lost",
+            ChangeNews::NewcomerUnreached => "newcomer_unreached",
         }
     }
 }
@@ -129,6 +137,8 @@ pub struct ChangeCounts {
     pub ring_reports_void: u64,
     /// Plans of rings that were begun.
     pub plans: u64,
+    /// Servers of rings that were dead, and went by a plan.
+    pub servers_lost: u64,
 }
 
 /// What has happened, and whether it is to be saved.
@@ -185,6 +195,7 @@ impl Journal {
             ChangeNews::WithdrawnUnacknowledged => self.counts.unacknowledged += 1,
             ChangeNews::TakenOver => self.counts.taken_over += 1,
             ChangeNews::PlanBegun => self.counts.plans += 1,
+            ChangeNews::ServerLost => self.counts.servers_lost += 1,
             _ => {}
         }
     }

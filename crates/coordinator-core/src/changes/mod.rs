@@ -32,6 +32,7 @@ mod event;
 mod orders;
 mod refusal;
 mod ring_orders;
+mod ring_servers;
 mod ring_slots;
 mod ring_steps;
 mod ring_view;
@@ -49,15 +50,17 @@ use evenkeel_types::{BootId, Instant, Now};
 
 use crate::limits::{
     CLOSING_MIN, FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, NAME_HELD_PER_SILENCE, PAUSE_MAX,
-    PROXIES_MAX, YOUNG_FOR,
+    PROXIES_MAX, RING_JOIN_LOOK, YOUNG_FOR,
 };
 use event::Journal;
+use ring_servers::Reach;
 use ring_slots::Slots;
 use rings::Strangers;
 
 pub use event::{ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews};
 pub use refusal::{BadMoves, ChangeRefusal, RemoveProxyRefusal};
 pub use ring_orders::{GrainsMove, RingMoveRequest};
+pub use ring_servers::{RingServerRequest, RingUnreachedView, ServerOrder};
 pub use ring_slots::{RingMode, RingSettings, RingSettingsRequest};
 pub use ring_view::{
     RingKeptView, RingLoadView, RingMoveView, RingServerView, RingSlotView, RingView, RingsView,
@@ -65,8 +68,8 @@ pub use ring_view::{
 pub use rings::LedRing;
 pub use saved::{SavedChange, SavedChanges, SavedFollower};
 pub use view::{
-    BeginRequest, ChangeView, ChangesView, FollowerView, ForgottenPoolView, PlanView,
-    RemovedProxyView,
+    BeginRequest, ChangeView, ChangesView, FollowerView, ForgottenPoolView, PlanServerView,
+    PlanView, RemovedProxyView,
 };
 
 /// Newest version that is taken over from a proxy: as many again are left for what follows.
@@ -97,6 +100,10 @@ struct Led {
     ring: Option<LedRing>,
     /// What that carries.
     slots: Slots,
+    /// Which of its servers are not reached.
+    reach: Reach,
+    /// One of them is dead, and goes as soon as no plan is under way.
+    has_dead: bool,
     /// It was among what this process began with.
     is_restored: bool,
     /// Its step was taken over from a proxy, and no operator has said since how many there are.
@@ -125,6 +132,8 @@ impl Led {
             change: Change::default(),
             ring: None,
             slots: Slots::default(),
+            reach: Reach::default(),
+            has_dead: false,
             is_restored: false,
             is_taken_over: false,
             is_held_up: false,
@@ -149,9 +158,16 @@ impl Led {
     /// Until when nothing goes on, whoever has acknowledged.
     fn rests_until(&self) -> Option<Instant> {
         let rest = match (self.change.step().stage, &self.ring) {
+            // Nothing is brought, and no placeholder is left.
+            (_, Some(ring)) if ring.plan.is_loss() => return None,
+            // All proxies connect to who comes, and say so if that fails.
+            (Stage::Former, Some(ring)) => {
+                ring.plan.newcomer()?;
+                RING_JOIN_LOOK
+            }
             (Stage::Closing, _) => CLOSING_MIN,
             // What is asked for meanwhile is brought; what is not is left behind.
-            (Stage::Warming, Some(ring)) => ring.settings.warming(),
+            (Stage::Warming, Some(ring)) if !self.has_dead => ring.settings.warming(),
             _ => return None,
         };
         Some(self.since + rest)
@@ -168,7 +184,13 @@ impl Led {
     }
 
     fn may_be_overdue(&self) -> bool {
-        self.change.step().stage == Stage::Quiesced && !self.is_taken_over
+        self.lets_wait() && !self.is_taken_over
+    }
+
+    /// Whether requests wait. Those for a server that is lost fail at once.
+    fn lets_wait(&self) -> bool {
+        let is_loss = self.ring.as_ref().is_some_and(|ring| ring.plan.is_loss());
+        self.change.step().stage == Stage::Quiesced && !is_loss
     }
 }
 
@@ -344,6 +366,10 @@ impl Changes {
         let led = self.pools.entry(pool.clone());
         let led = led.or_insert_with(|| Led::new(now.monotonic));
         let (before, known) = (led.change.step(), led.boot_of(name));
+        if known != Some(heartbeat.boot) {
+            led.reach.forget_proxy(name);
+        }
+        led.hear_reach(now.monotonic, name, followed);
         if !led.hear_counts(name, heartbeat.boot, followed) {
             self.journal.counts.ring_reports_void += 1;
         }
@@ -383,6 +409,7 @@ impl Changes {
         let Some(led) = self.pools.get_mut(pool) else {
             return;
         };
+        led.reach.forget_proxy(name);
         if led.change.forget(name) {
             let step = led.change.step();
             (self.journal).note(now, pool, why, vec![name.to_owned()], step);
@@ -394,7 +421,7 @@ impl Changes {
     /// Looks who is silent. O(pools · proxies).
     pub(crate) fn look(&mut self, now: Instant) {
         let is_held_up = |led: &Led| {
-            let waits = led.change.is_under_way() && led.change.step().stage != Stage::Quiesced;
+            let waits = led.change.is_under_way() && !led.lets_wait();
             let mut names = led.change.followers().keys();
             waits && names.any(|name| self.is_silent(now, name))
         };
@@ -434,6 +461,7 @@ impl Changes {
 
     /// Goes on with what has rested, and withdraws what lets requests wait for too long. O(pools).
     pub(crate) fn tend(&mut self, now: Now) {
+        self.look_at_servers(now);
         let has_rested = |(_, led): &(&String, &Led)| {
             let until = led.rests_until();
             led.change.is_under_way() && until.is_some_and(|until| until <= now.monotonic)
@@ -478,7 +506,8 @@ impl Changes {
         let resting = resting.filter_map(Led::rests_until);
         let resting = resting.filter(|until| *until > now);
         let slots = self.pools.values().filter_map(Led::slot_ends);
-        overdue.chain(resting).chain(slots).min()
+        let dead = self.pools.values().filter_map(|led| led.may_be_dead_at(now));
+        overdue.chain(resting).chain(slots).chain(dead).min()
     }
 
     /// What a proxy is told, whose heartbeat was taken in, and whether it is to report

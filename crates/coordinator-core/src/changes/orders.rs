@@ -52,11 +52,8 @@ impl Changes {
         }
         let followers = led.change.followers().len();
         // What waits to begin has not gone anywhere yet.
-        let waited = led
-            .ring
-            .as_mut()
-            .map(|ring| core::mem::take(&mut ring.waiting));
-        if waited.is_none_or(|moves| moves.is_empty()) {
+        let waited = led.ring.as_mut().and_then(|ring| ring.waiting.take());
+        if waited.is_none() {
             let withdrawn = led.change.withdraw();
             withdrawn.map_err(|refused| ChangeRefusal::of(pool, followers, &refused))?;
         }

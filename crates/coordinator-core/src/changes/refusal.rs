@@ -180,6 +180,18 @@ pub enum BadMoves {
         /// Its last.
         last: u32,
     },
+    /// Not the address of a server.
+    #[error("{address:?} is no address of a server: say HOST or HOST:PORT")]
+    BadAddress {
+        /// What was said.
+        address: String,
+    },
+    /// It is no newcomer.
+    #[error("server {server} has a part of it already")]
+    OwnsAlready {
+        /// Which.
+        server: String,
+    },
     /// The ring cannot change so.
     #[error(transparent)]
     Plan(#[from] BadPlan),

@@ -2,10 +2,12 @@
 
 use evenkeel_control::rings::{RING_MOVES_MAX, RingMove, RingPlan};
 use evenkeel_placement::ring::{Part, Ring};
+use evenkeel_schemes::stage::Stage;
 use evenkeel_types::Now;
 use serde::{Deserialize, Serialize};
 
-use super::{BadMoves, ChangeNews, ChangeRefusal, Changes, LedRing};
+use super::rings::Ordered;
+use super::{BadMoves, ChangeNews, ChangeRefusal, Changes, Led, LedRing};
 
 /// What is to move in one plan, and how many proxies there are. At most [`RING_MOVES_MAX`] parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +42,7 @@ impl LedRing {
         named.unwrap_or_else(|| server.to_string())
     }
 
-    fn server_named(&self, name: &str) -> Result<u16, BadMoves> {
+    pub(super) fn server_named(&self, name: &str) -> Result<u16, BadMoves> {
         let mut servers = (0..).zip(&self.plan.placement.servers);
         let found = servers.find(|(_, it)| it.identity() == name);
         found
@@ -97,41 +99,49 @@ impl Changes {
         pool: &str,
         request: &RingMoveRequest,
     ) -> Result<(), ChangeRefusal> {
+        let plan = self.next_plan(pool, request.proxies, |_, ring, stage| {
+            let moves = ring.chosen(&ring.present(stage)?, request)?;
+            let plan = ring.next(stage, Ordered::Moves(moves))?;
+            ring.check_moves(&plan)?;
+            Ok(plan)
+        })?;
+        self.order(now, pool, plan, ChangeNews::PlanOrdered);
+        Ok(())
+    }
+
+    /// The next plan of a ring that is made so, if an operator may order one who knows of so many proxies.
+    pub(super) fn next_plan(
+        &mut self,
+        pool: &str,
+        said: usize,
+        make: impl FnOnce(&Led, &LedRing, Stage) -> Result<RingPlan, BadMoves>,
+    ) -> Result<RingPlan, ChangeRefusal> {
         let stranger = self.strangers.of(pool).map(str::to_owned);
         let led = self.led(pool)?;
-        let Some(ring) = led.ring.as_mut() else {
+        let Some(ring) = &led.ring else {
             return Err(ChangeRefusal::NoRing { pool: pool.into() });
         };
         if let Some(proxy) = stranger {
             let pool = pool.to_owned();
             return Err(ChangeRefusal::Stranger { pool, proxy });
         }
-        if request.proxies == 0 {
+        if said == 0 {
             return Err(ChangeRefusal::NoProxies);
         }
-        let number = ring.plan.number + u64::from(!ring.waiting.is_empty());
-        if led.change.is_under_way() || !ring.waiting.is_empty() {
+        if led.change.is_under_way() || ring.waits() {
             let pool = pool.to_owned();
+            let number = ring.plan.number + u64::from(ring.waits());
             return Err(ChangeRefusal::PlanUnderWay { pool, number });
         }
-        let (known, said) = (led.change.followers().len(), request.proxies);
+        let known = led.change.followers().len();
         if known != said {
             let pool = pool.to_owned();
             return Err(ChangeRefusal::OtherCount { pool, known, said });
         }
-        let step = led.change.step();
-        let checked = || {
-            let moves = ring.chosen(&ring.present(step.stage)?, request)?;
-            let plan = ring.next(step.stage, &moves)?;
-            ring.check_moves(&plan)?;
-            Ok(moves)
-        };
-        ring.waiting = checked().map_err(|why| ChangeRefusal::BadMoves {
+        let plan = make(led, ring, led.change.step().stage);
+        plan.map_err(|why| ChangeRefusal::BadMoves {
             pool: pool.to_owned(),
             why,
-        })?;
-        (self.journal).note_plan(now, pool, ChangeNews::PlanOrdered, number + 1, step);
-        self.go_on(now, pool);
-        Ok(())
+        })
     }
 }

@@ -16,7 +16,7 @@ use evenkeel_types::{BootId, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{
-    RING_SLOT, RING_SLOT_MAX, RING_SLOT_MIN, RING_TOLD_OF_FIVE, RING_TOLD_SPAN_MIN, RING_WARMING,
+    RING_DEAD_AFTER, RING_DEAD_AFTER_MAX, RING_DEAD_AFTER_MIN, RING_SLOT, RING_SLOT_MAX, RING_SLOT_MIN, RING_TOLD_OF_FIVE, RING_TOLD_SPAN_MIN, RING_WARMING,
     RING_WARMING_MAX,
 };
 
@@ -46,6 +46,8 @@ pub struct RingSettings {
     /// For how long a plan stands at `warming`, in milliseconds, at most [`RING_WARMING_MAX`]: items that are asked for meanwhile come along,
     /// the others are left behind.
     pub warming_ms: u64,
+    /// For how long no proxy has reached a server before it is dead, in milliseconds: [`RING_DEAD_AFTER_MIN`] to [`RING_DEAD_AFTER_MAX`].
+    pub dead_after_ms: u64,
 }
 
 /// What an operator wants to be changed of [`RingSettings`].
@@ -64,6 +66,9 @@ pub struct RingSettingsRequest {
     /// For how long a plan stands at `warming`, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warming_ms: Option<u64>,
+    /// For how long no proxy has reached a server before it is dead, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead_after_ms: Option<u64>,
 }
 
 impl Default for RingSettings {
@@ -73,6 +78,7 @@ impl Default for RingSettings {
             proxies: 0,
             slot_ms: RING_SLOT.as_millis() as u64,
             warming_ms: RING_WARMING.as_millis() as u64,
+            dead_after_ms: RING_DEAD_AFTER.as_millis() as u64,
         }
     }
 }
@@ -85,6 +91,7 @@ impl RingSettings {
             proxies: request.proxies.unwrap_or(self.proxies),
             slot_ms: request.slot_ms.unwrap_or(self.slot_ms),
             warming_ms: request.warming_ms.unwrap_or(self.warming_ms),
+            dead_after_ms: request.dead_after_ms.unwrap_or(self.dead_after_ms),
         };
         match changed.unsound() {
             None => Ok(changed),
@@ -105,12 +112,24 @@ impl RingSettings {
                 self.warming_ms
             ));
         }
+        if !(RING_DEAD_AFTER_MIN..=RING_DEAD_AFTER_MAX).contains(&self.dead_after()) {
+            let (min, max) = (
+                RING_DEAD_AFTER_MIN.as_millis(),
+                RING_DEAD_AFTER_MAX.as_millis(),
+            );
+            let said = self.dead_after_ms;
+            return Some(format!("dead_after_ms is {min} to {max}, not {said}"));
+        }
         let needs_count = self.mode == RingMode::Automatic && self.proxies == 0;
         needs_count.then(|| "mode automatic needs proxies: how many have the pool".into())
     }
 
     pub(super) fn warming(&self) -> Duration {
         Duration::from_millis(self.warming_ms)
+    }
+
+    pub(super) fn dead_after(&self) -> Duration {
+        Duration::from_millis(self.dead_after_ms)
     }
 
     pub(super) fn slot(&self) -> Duration {
@@ -243,7 +262,11 @@ impl Slots {
             (*slot == number).then_some(rates)
         });
         let newest = self.told.values().map(|told| &told.newest);
-        let down: BTreeSet<u16> = newest.flat_map(|told| told.down.iter().copied()).collect();
+        let down = newest.flat_map(|told| told.down.iter().copied());
+        let shares = ring.shares();
+        // Servers that own nothing may be away.
+        let owns = |server: &u16| shares.get(usize::from(*server)).is_some_and(|it| *it > 0);
+        let down: BTreeSet<u16> = down.filter(owns).collect();
         let rests = rests && down.is_empty();
         let mut sum = vec![Rates::default(); ring.grains().len()];
         let mut told = 0;

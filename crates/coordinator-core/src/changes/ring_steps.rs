@@ -2,30 +2,29 @@
 
 use std::sync::Arc;
 
-use evenkeel_control::rings::{FollowedRing, RingMove};
+use evenkeel_control::rings::{FollowedRing, RingPlan};
 use evenkeel_control::{FollowedPool, Heartbeat, PoolStep, Refusal};
 use evenkeel_schemes::generation::INCARNATION_BITS;
 use evenkeel_schemes::stage::Stage;
 use evenkeel_types::random::SplitMix64;
 use evenkeel_types::{BootId, Instant, Now};
 
-use super::rings::first_ring;
+use super::rings::{Ordered, first_ring};
 use super::{ChangeNews, ChangeRefusal, Changes, Led, LedRing, RingMode, RingSettingsRequest};
 use crate::limits::YOUNG_FOR;
 
 impl Led {
     /// Begins the plan that waits, if everybody works by the last step of the one before. True if it did.
     pub(super) fn begin_plan(&mut self) -> bool {
-        let stage = self.change.step().stage;
-        let Some(ring) = self.ring.as_mut().filter(|ring| !ring.waiting.is_empty()) else {
+        let Some(ring) = self.ring.as_mut().filter(|ring| ring.waits()) else {
             return false;
         };
         if !self.change.begin_next() {
             return false;
         }
-        let moves = core::mem::take(&mut ring.waiting);
-        let plan = ring.next(stage, &moves);
-        ring.plan = Arc::new(plan.expect("an order is checked when it is taken or read"));
+        if let Some(plan) = ring.waiting.take() {
+            ring.plan = plan;
+        }
         let followers = self.change.followers().len();
         let set = self.change.set_goal(Stage::Done, followers);
         set.expect("a plan that has just begun is not done, and so many follow");
@@ -69,7 +68,7 @@ impl Led {
             return true;
         };
         let of = (ring.plan.number, stage >= Stage::Warming);
-        let sizes = (present.servers(), present.grains().len());
+        let sizes = (ring.plan.placement.servers.len(), present.grains().len());
         self.slots.hear(name, boot, counts, of, sizes)
     }
 
@@ -80,26 +79,20 @@ impl Led {
         is_measured.then(|| self.slots.ends(ring.settings.slot()))
     }
 
-    /// Ends the slot that runs. What is to move now.
-    fn end_slot(&mut self, now: Instant) -> Vec<RingMove> {
+    /// Ends the slot that runs. The plan to be carried out now, if there is any.
+    fn end_slot(&mut self, now: Instant) -> Option<RingPlan> {
         let step = self.change.step();
-        let Some(ring) = &self.ring else {
-            return Vec::new();
-        };
-        let Ok(present) = ring.present(step.stage) else {
-            return Vec::new();
-        };
+        let ring = self.ring.as_ref()?;
+        let present = ring.present(step.stage).ok()?;
         let followers: Vec<&str> = self.change.followers().keys().map(String::as_str).collect();
-        let rests = !self.change.is_under_way() && ring.waiting.is_empty();
+        let rests = !self.change.is_under_way() && !ring.waits();
         let settings = ring.settings;
         let is_carried_out =
             settings.mode == RingMode::Automatic && settings.proxies == followers.len();
         let of = (ring.plan.number, step.stage >= Stage::Warming);
         let moves = (self.slots).end(now, (&present, of, rests), &followers, is_carried_out);
-        match is_carried_out && ring.next(step.stage, &moves).is_ok() {
-            true => moves,
-            false => Vec::new(),
-        }
+        let next = || ring.next(step.stage, Ordered::Moves(moves)).ok();
+        next().filter(|next| is_carried_out && next.moves_anything())
     }
 }
 
@@ -117,19 +110,23 @@ impl Changes {
             let Some(led) = self.pools.get_mut(&pool) else {
                 continue;
             };
-            let moves = led.end_slot(now.monotonic);
-            let Some(ring) = led
-                .ring
-                .as_mut()
-                .filter(|_| !moves.is_empty() && !is_strange)
-            else {
-                continue;
-            };
-            ring.waiting = moves;
-            let (number, step) = (ring.plan.number + 1, led.change.step());
-            (self.journal).note_plan(now, &pool, ChangeNews::PlanOrdered, number, step);
-            self.go_on(now, &pool);
+            if let Some(plan) = led.end_slot(now.monotonic).filter(|_| !is_strange) {
+                self.order(now, &pool, plan, ChangeNews::PlanOrdered);
+            }
         }
+    }
+
+    /// A plan is to follow the present one.
+    pub(super) fn order(&mut self, now: Now, pool: &str, plan: RingPlan, why: ChangeNews) {
+        let Some(led) = self.pools.get_mut(pool) else {
+            return;
+        };
+        let (number, step) = (plan.number, led.change.step());
+        if let Some(ring) = &mut led.ring {
+            ring.waiting = Some(Arc::new(plan));
+        }
+        (self.journal).note_plan(now, pool, why, number, step);
+        self.go_on(now, pool);
     }
 
     /// Changes how a ring follows its load.

@@ -1,12 +1,14 @@
 //! What is shown of rings.
 
-use evenkeel_control::rings::RingMove;
+use evenkeel_control::rings::{RingMove, RingPlan, ServerChange};
 use evenkeel_placement::ring::{HASHES, Part, Ring};
 use evenkeel_types::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::ring_slots::{Slot, why_kept};
-use super::{ChangeView, Changes, Led, LedRing, RingSettings};
+use super::{
+    ChangeView, Changes, Led, LedRing, PlanServerView, RingSettings, RingUnreachedView, ServerOrder,
+};
 
 /// All rings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +32,9 @@ pub struct RingView {
     pub waiting: Vec<RingMoveView>,
     /// How it follows its load.
     pub settings: RingSettings,
+    /// Servers that some proxy does not reach.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreached: Vec<RingUnreachedView>,
     /// What came of the last slot; absent before the first, and where nothing is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<RingSlotView>,
@@ -135,8 +140,12 @@ impl Changes {
             generation: present.generation(),
             servers: ring.servers_of(&present),
             moves,
-            waiting: ring.moves_of(&present, &ring.waiting),
+            waiting: match &ring.waiting {
+                Some(next) => ring.moves_of(&present, &next.moves),
+                None => Vec::new(),
+            },
             settings: ring.settings,
+            unreached: self.pools[pool].unreached(ring, now),
             slot: slots.last.as_ref().map(|slot| ring.slot_of(&present, slot)),
         })
     }
@@ -199,6 +208,26 @@ impl LedRing {
                 })
                 .collect(),
         }
+    }
+
+    /// The server that comes or goes by the plan that is under way, if it is, or by the one that waits.
+    pub(super) fn server_under_way(&self, is_under_way: bool) -> Option<PlanServerView> {
+        let present = Some(&*self.plan).filter(|_| is_under_way);
+        let waiting = self.waiting.as_deref();
+        let view = |plan: &RingPlan| {
+            let (server, what) = match plan.server.as_ref()? {
+                ServerChange::Joins { server, .. } => (server, ServerOrder::Add),
+                ServerChange::Leaves {
+                    server,
+                    is_lost: true,
+                    ..
+                } => (server, ServerOrder::Lose),
+                ServerChange::Leaves { server, .. } => (server, ServerOrder::Drain),
+            };
+            let name = plan.placement.servers.get(usize::from(*server))?.identity();
+            Some(PlanServerView { name, what })
+        };
+        present.and_then(view).or_else(|| waiting.and_then(view))
     }
 
     fn servers_of(&self, present: &Ring) -> Vec<RingServerView> {

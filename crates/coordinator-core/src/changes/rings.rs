@@ -14,7 +14,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_control::Heartbeat;
-use evenkeel_control::rings::{BadPlan, FollowedRing, RingMove, RingPlan, RingStep, RingWish};
+use evenkeel_control::rings::{
+    BadPlan, FollowedRing, RingMove, RingPlan, RingStep, RingWish, ServerChange,
+};
+use evenkeel_placement::config::Server;
 use evenkeel_placement::ring::Ring;
 use evenkeel_schemes::stage::{Stage, Step};
 use evenkeel_types::{BootId, Instant};
@@ -28,12 +31,27 @@ use crate::limits::PROXIES_MAX;
 pub struct LedRing {
     /// The newest plan.
     pub plan: Arc<RingPlan>,
-    /// What an operator has ordered that has yet to begin. Empty for nothing.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub waiting: Vec<RingMove>,
+    /// The plan behind it, which was ordered and has yet to begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Arc<RingPlan>>,
     /// How it follows its load.
     #[serde(default)]
     pub settings: RingSettings,
+}
+
+/// What the next plan of a ring is to do.
+#[derive(Debug)]
+pub(super) enum Ordered {
+    /// Parts change hands.
+    Moves(Vec<RingMove>),
+    /// This server comes, to which each other gives so much. It has the place of one that owns nothing, or the next.
+    Joins(Server, Vec<u16>),
+    /// A server goes: see [`ServerChange::Leaves`].
+    Leaves {
+        server: u16,
+        costs: Vec<u32>,
+        is_lost: bool,
+    },
 }
 
 /// Proxies that work by plans that were not made here, by pool and name. At most [`PROXIES_MAX`].
@@ -49,13 +67,19 @@ impl LedRing {
             placement: wish.placement.clone(),
             ring: ring_of(wish)?,
             moves: Vec::new(),
+            server: None,
         };
         plan.moved().map_err(|error| error.to_string())?;
         Ok(LedRing {
             plan: Arc::new(plan),
-            waiting: Vec::new(),
+            waiting: None,
             settings: RingSettings::default(),
         })
+    }
+
+    /// Whether a plan that moves something has yet to begin.
+    pub(super) fn waits(&self) -> bool {
+        self.waiting.is_some()
     }
 
     /// The ring by which requests go at this stage, or when it is over. No generation that a plan had may follow in it again.
@@ -75,14 +99,49 @@ impl LedRing {
     /// The plan behind this one, which has come to rest at this stage.
     ///
     /// # Errors
-    /// The moves are none of this ring.
-    pub(super) fn next(&self, stage: Stage, moves: &[RingMove]) -> Result<RingPlan, BadPlan> {
+    /// What is ordered cannot be done with this ring.
+    pub(super) fn next(&self, stage: Stage, ordered: Ordered) -> Result<RingPlan, BadPlan> {
+        let ring = self.present(stage)?;
+        let mut placement = self.plan.placement.clone();
+        // A newcomer whose plan was withdrawn is not in it.
+        placement.servers.truncate(ring.servers());
+        let (moves, server) = match ordered {
+            Ordered::Moves(moves) => (moves, None),
+            Ordered::Joins(newcomer, gives) => {
+                let known = placement.servers.iter_mut();
+                let place = (0..).zip(known).find(|(at, _)| !ring.owns(*at));
+                let server = match place {
+                    Some((at, place)) => {
+                        *place = newcomer;
+                        at
+                    }
+                    None => {
+                        placement.servers.push(newcomer);
+                        ring.servers() as u16
+                    }
+                };
+                (Vec::new(), Some(ServerChange::Joins { server, gives }))
+            }
+            Ordered::Leaves {
+                server,
+                costs,
+                is_lost,
+            } => {
+                let leaves = ServerChange::Leaves {
+                    server,
+                    costs,
+                    is_lost,
+                };
+                (Vec::new(), Some(leaves))
+            }
+        };
         let next = RingPlan {
             number: self.plan.number + 1,
             incarnation: self.plan.incarnation,
-            placement: self.plan.placement.clone(),
-            ring: self.present(stage)?,
-            moves: moves.to_vec(),
+            placement,
+            ring,
+            moves,
+            server,
         };
         next.moved()?;
         Ok(next)
@@ -94,7 +153,7 @@ impl LedRing {
         if plan.moved().is_err() || plan.number > step.version {
             return Some("the plan of a ring is none");
         }
-        if plan.moves.is_empty() && goal != Stage::Former {
+        if !plan.moves_anything() && goal != Stage::Former {
             return Some("a plan that moves nothing has gone on");
         }
         if !matches!(goal, Stage::Former | Stage::Done) {
@@ -103,8 +162,15 @@ impl LedRing {
         if self.settings.unsound().is_some() {
             return Some("a setting of a ring is out of its range");
         }
-        let can_follow = rests && self.next(step.stage, &self.waiting).is_ok();
-        (!self.waiting.is_empty() && !can_follow).then_some("what waits cannot follow a plan")
+        let follows = |next: &Arc<RingPlan>| {
+            let ring = self.present(step.stage).ok();
+            let is_next = (next.number, next.incarnation) == (plan.number + 1, plan.incarnation);
+            rests && is_next && ring.as_ref() == Some(&next.ring) && next.moved().is_ok()
+        };
+        let waiting = self.waiting.as_ref();
+        waiting
+            .is_some_and(|next| !follows(next) || !next.moves_anything())
+            .then_some("what waits cannot follow a plan")
     }
 
     /// How a step is told to a proxy that works by this plan.

@@ -8,6 +8,7 @@ use evenkeel_schemes::change::{Change, VERSION_MAX};
 use evenkeel_types::{BootId, Instant};
 use serde::{Deserialize, Serialize};
 
+use super::ring_servers::Reach;
 use super::ring_slots::Slots;
 use super::{Changes, Led, LedRing, Life};
 use crate::limits::{FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, PROXIES_MAX};
@@ -107,6 +108,8 @@ impl Changes {
             change: saved.change,
             ring: saved.ring,
             slots: Slots::default(),
+            reach: Reach::default(),
+            has_dead: false,
             is_restored: true,
             is_taken_over: saved.taken_over,
             is_held_up: false,

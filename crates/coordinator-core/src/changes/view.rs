@@ -7,7 +7,7 @@ use evenkeel_schemes::stage::Stage;
 use evenkeel_types::{BootId, Instant};
 use serde::{Deserialize, Serialize};
 
-use super::{Changes, Led};
+use super::{Changes, Led, ServerOrder};
 use crate::duration::millis;
 
 /// Names that a hint tells at most.
@@ -45,7 +45,7 @@ pub struct ChangeView {
 }
 
 /// The plan of a ring, in short.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanView {
     /// Its number, from 1.
     pub number: u64,
@@ -53,6 +53,18 @@ pub struct PlanView {
     pub moves: usize,
     /// How many are to move by the next one, which waits for its end.
     pub waiting: usize,
+    /// The server that comes or goes by the plan that is under way, or else by the one that waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<PlanServerView>,
+}
+
+/// A server that comes or goes by a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanServerView {
+    /// What it is known by.
+    pub name: String,
+    /// What is done with it.
+    pub what: ServerOrder,
 }
 
 /// A proxy that follows a pool.
@@ -128,7 +140,8 @@ impl Changes {
             ring: led.ring.as_ref().map(|ring| PlanView {
                 number: ring.plan.number,
                 moves: ring.plan.moves.len(),
-                waiting: ring.waiting.len(),
+                waiting: ring.waiting.as_ref().map_or(0, |plan| plan.moves.len()),
+                server: ring.server_under_way(change.is_under_way()),
             }),
             waits_for: change.waits_for().map(str::to_owned).collect(),
             hint: self.hint(now, pool, led),

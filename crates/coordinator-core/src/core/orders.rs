@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::CoordinatorCore;
 use crate::changes::{
     ChangeRefusal, ChangeView, ForgottenPoolView, RemoveProxyRefusal, RemovedProxyView,
-    RingMoveRequest, RingSettingsRequest, RingView,
+    RingMoveRequest, RingServerRequest, RingSettingsRequest, RingView,
 };
 use crate::duration::millis;
 use crate::event::{Cause, Change};
@@ -184,6 +184,24 @@ impl CoordinatorCore {
     ) -> Result<RingView, ChangeRefusal> {
         self.notice_pause(now.monotonic);
         self.changes.order_moves(now, pool, request)?;
+        self.finish(now);
+        let view = self.changes.ring(now.monotonic, pool);
+        view.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })
+    }
+
+    /// A server of a pool's ring is to come or go, for an operator. Gives the ring as it is then.
+    ///
+    /// # Errors
+    ///
+    /// See [`ChangeRefusal`]; then nothing has changed.
+    pub fn begin_ring_server(
+        &mut self,
+        now: Now,
+        pool: &str,
+        request: &RingServerRequest,
+    ) -> Result<RingView, ChangeRefusal> {
+        self.notice_pause(now.monotonic);
+        self.changes.order_server(now, pool, request)?;
         self.finish(now);
         let view = self.changes.ring(now.monotonic, pool);
         view.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })

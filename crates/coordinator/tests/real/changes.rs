@@ -89,6 +89,7 @@ fn followed_ring(told: &Told, wish: &RingWish) -> FollowedRing {
     let plan = told.plan.as_ref();
     FollowedRing {
         counts: None,
+        unreached: None,
         number: plan.map_or(0, |plan| plan.number),
         incarnation: plan.map_or(0, |plan| plan.incarnation),
         wish: plan.is_none().then(|| wish.clone()),

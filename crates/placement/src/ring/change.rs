@@ -66,6 +66,19 @@ pub enum BadChange {
     /// Too many servers.
     #[error("a ring has at most {max} servers", max = super::SERVERS_MAX)]
     TooManyServers,
+    /// A newcomer at a place that another has, or that is none, or not one number for each server.
+    #[error("a newcomer takes the place of a server that owns nothing, or the next one, not place {server} of {servers}; and {gives} servers are told to give")]
+    BadNewcomer {
+        /// The place that was told.
+        server: usize,
+        /// How many there are.
+        servers: usize,
+        /// Of how many it was told what they give.
+        gives: usize,
+    },
+    /// A newcomer that gets nothing.
+    #[error("no server gives a newcomer anything")]
+    NothingGiven,
     /// Nobody would be left.
     #[error("server {server} is the last one with a share")]
     LastServer {

@@ -42,6 +42,7 @@ pub use change::{BadChange, Move, Part};
 pub use document::{BadRing, RingDocument, SliceDocument};
 pub use even::BadEven;
 pub use grains::{GRAINS_OF_RING, Grain, grain_of};
+pub use servers::GIVES_ALL;
 
 /// Hashes of a pool.
 pub const HASHES: u64 = 1 << 32;
@@ -165,6 +166,13 @@ impl Ring {
             shares[usize::from(of.owner)] += self.width(slice);
         }
         shares
+    }
+
+    /// Whether a server, by its place in the list, has any hash. O(s).
+    pub fn owns(&self, server: u16) -> bool {
+        self.shares()
+            .get(usize::from(server))
+            .is_some_and(|share| *share > 0)
     }
 
     /// The servers that have hashes of a part, ascending. O(s).

@@ -1,47 +1,54 @@
 //! Servers that come and go (section 3.4 of the paper).
 
 use super::build::{Stretch, merge};
-use super::{ADJACENT_SERVERS_MAX, BadChange, Move, Ring, Run, SERVERS_MAX, SLICES_MAX};
+use super::{ADJACENT_SERVERS_MAX, BadChange, Move, Ring, SERVERS_MAX, SLICES_MAX};
+
+/// What a server gives of its runs that gives all, in [`Ring::with_server`].
+pub const GIVES_ALL: u16 = 10_000;
 
 impl Ring {
-    /// The ring with one server more, at the end of the list: it has the lower (counter-clockwise) half of every run of the `overloaded`
-    /// servers of largest cost, under a new generation. `costs` has one number for each server. Up to
-    /// [`ADJACENT_SERVERS_MAX`] servers the newcomer and every other are adjacent both ways. O(s log s), and O(n s) for
-    /// the new pairs of n servers.
+    /// The ring with a server more: it has the lower (counter-clockwise) part of every run of each other server i, `gives[i]` of
+    /// [`GIVES_ALL`], under a new generation. Its place in the list is the next one, or one whose server owns nothing. The paper's newcomer
+    /// takes half of every run of the server of largest cost. Up to [`ADJACENT_SERVERS_MAX`] servers the newcomer and every other are adjacent
+    /// both ways. O(s log s), and O(n s) for the new pairs of n servers.
     ///
     /// # Errors
     ///
     /// See [`BadChange`].
-    pub fn with_server(&self, costs: &[f64], overloaded: usize) -> Result<Ring, BadChange> {
-        self.check_costs(costs)?;
-        if self.servers() >= SERVERS_MAX {
+    pub fn with_server(&self, server: u16, gives: &[u16]) -> Result<Ring, BadChange> {
+        let servers = self.servers.max(server.saturating_add(1));
+        if usize::from(server) >= SERVERS_MAX {
             return Err(BadChange::TooManyServers);
         }
-        let to = self.servers;
-        let shares = self.shares();
-        let owns = |server: &usize| shares[*server] > 0;
-        let mut by_cost: Vec<usize> = (0..self.servers()).filter(owns).collect();
-        by_cost.sort_by(|&a, &b| costs[b].total_cmp(&costs[a]).then(a.cmp(&b)));
-        let giving = &by_cost[..overloaded.min(by_cost.len())];
+        if server > self.servers || self.owns(server) || gives.len() != self.servers() {
+            return Err(BadChange::BadNewcomer {
+                server: usize::from(server),
+                servers: self.servers(),
+                gives: gives.len(),
+            });
+        }
         let runs = self.runs();
-        let gives = |run: &&Run| giving.contains(&usize::from(run.owner));
-        let halves = runs.iter().filter(gives).filter_map(|run| {
-            let part = run.lower(run.width / 2)?;
-            Some(Move { part, to })
+        let taken = runs.iter().filter_map(|run| {
+            let given = u64::from(gives[usize::from(run.owner)]);
+            let part = run.lower(run.width * given / u64::from(GIVES_ALL))?;
+            Some(Move { part, to: server })
         });
-        let halves: Vec<Move> = halves.collect();
+        let taken: Vec<Move> = taken.collect();
+        if taken.is_empty() {
+            return Err(BadChange::NothingGiven);
+        }
         let mut pairs = self.pairs_to_keep();
-        if self.servers() < ADJACENT_SERVERS_MAX {
-            for other in by_cost.iter().map(|&other| other as u16) {
-                pairs.extend([(other, to), (to, other)]);
+        if usize::from(servers) <= ADJACENT_SERVERS_MAX {
+            for other in (0..self.servers).filter(|other| self.owns(*other)) {
+                pairs.extend([(other, server), (server, other)]);
             }
         }
-        self.changed(to + 1, &halves, pairs)
+        self.changed(servers, &taken, pairs)
     }
 
-    /// The ring without the slices of a lost server, which keeps its place in the list and owns nothing. Each of its runs goes to
+    /// The ring without the slices of a server, which keeps its place in the list and owns nothing. Each of its runs goes to
     /// the two neighbours, inversely to their costs ci and cj: the one that ends where the run begins gets the lower
-    /// cj/(ci + cj) of it. All that moves has a new generation: what the lost server held is never read again. O(s).
+    /// cj/(ci + cj) of it. All that moves has a new generation: what the server held is never read again by its former names. O(s).
     ///
     /// # Errors
     ///

@@ -205,14 +205,18 @@ fn changes_that_cannot_be_are_refused() {
     assert_eq!(ring.moved(&[]), Ok(ring.clone()));
     for costs in [&[1.0, 2.0][..], &[1.0, f64::NAN, 1.0], &[1.0, -1.0, 1.0]] {
         assert!(matches!(
-            ring.with_server(costs, 1),
-            Err(BadChange::BadCosts { .. })
-        ));
-        assert!(matches!(
             ring.without_server(0, costs),
             Err(BadChange::BadCosts { .. })
         ));
     }
+    for (server, gives) in [(4, &[1, 1, 1][..]), (0, &[1, 1, 1]), (3, &[1, 1])] {
+        assert!(matches!(
+            ring.with_server(server, gives),
+            Err(BadChange::BadNewcomer { .. })
+        ));
+    }
+    let nothing = ring.with_server(3, &[0; 3]);
+    assert_eq!(nothing, Err(BadChange::NothingGiven));
     let gone = ring.without_server(9, &[1.0; 3]).unwrap_err();
     assert_eq!(gone.to_string(), "there is no server 9 among 3");
     let alone = Ring::even(1, 10).unwrap().without_server(0, &[1.0]);
@@ -220,28 +224,40 @@ fn changes_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_newcomer_takes_half_of_the_most_loaded_and_is_beside_everybody() {
+fn a_newcomer_takes_what_each_gives_and_is_beside_everybody() {
     let mut random = SplitMix64::new(seed(0xadd));
     for n in [1, 2, 3, 5, 12, 20] {
         let ring = Ring::even(n, Ring::VIRTUAL_NODES).unwrap();
-        let costs: Vec<f64> = (0..n).map(|_| random.unit()).collect();
-        let k = 1 + random.below(n as u64) as usize;
-        let after = ring.with_server(&costs, k).unwrap();
+        let gives: Vec<u16> = (0..n)
+            .map(|_| [0, 1, GIVES_ALL / 2, GIVES_ALL - 1][random.below(4) as usize])
+            .collect();
+        let Ok(after) = ring.with_server(n as u16, &gives) else {
+            assert!(gives.iter().all(|given| *given == 0), "{gives:?}");
+            continue;
+        };
         check(&after);
-        let mut by_cost: Vec<usize> = (0..n).collect();
-        by_cost.sort_by(|&a, &b| costs[b].total_cmp(&costs[a]));
         let (was, is) = (ring.shares(), after.shares());
         let runs = ring.slices().len() as u64;
-        for (place, &server) in by_cost.iter().enumerate() {
-            let expected = if place < k {
-                was[server].div_ceil(2)
-            } else {
-                was[server]
-            };
-            assert!(is[server].abs_diff(expected) <= runs, "{n} {place}");
+        for server in 0..n {
+            let given = was[server] * u64::from(gives[server]) / u64::from(GIVES_ALL);
+            assert!(is[server].abs_diff(was[server] - given) <= runs, "{n} {server}");
         }
         assert_eq!(pairs(&after).len(), (n + 1) * n, "{n}");
     }
+}
+
+#[test]
+fn a_newcomer_may_take_the_place_of_a_server_that_has_gone() {
+    let ring = Ring::even(3, 10).unwrap();
+    let without = ring.without_server(1, &[1.0; 3]).unwrap();
+    let gives = [GIVES_ALL / 3; 3];
+    let back = without.with_server(1, &gives).unwrap();
+    check(&back);
+    assert_eq!(back.servers(), 3);
+    assert_eq!(back.generation(), 2);
+    assert_eq!(pairs(&back).len(), 6);
+    let third = back.shares()[1] as f64 / HASHES as f64;
+    assert!((third - 1.0 / 3.0).abs() < 0.01, "{third}");
 }
 
 #[test]

@@ -19,6 +19,7 @@ use crate::under_way::fail::{fail, forget_ticket};
 use crate::under_way::flush::end_round;
 use crate::under_way::lines::{draft_again, send_drafts};
 use crate::under_way::park::{has_stragglers, park};
+use crate::under_way::reach::meet;
 use crate::under_way::release::release;
 use crate::under_way::say::close_client;
 use crate::worker::ProxyCore;
@@ -179,6 +180,10 @@ pub(crate) fn lose(core: &mut ProxyCore, now: Instant, id: BackendId, loss: Loss
     core.close_if_retired(id);
     if has_changed {
         standing_changed(core, id);
+    }
+    // Its coordinator asks whether it is reached, also if nothing is asked of it.
+    if core.pools.is_adaptive(pool) {
+        meet(core, now, id);
     }
     let takes_again = core.backends.takes_requests(id);
     let may_repeat = |(question, is_written): &(Question, bool)| {

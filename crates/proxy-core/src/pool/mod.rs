@@ -244,7 +244,10 @@ impl Pool {
     pub fn holders(&self) -> Vec<BackendId> {
         match &self.servers {
             Servers::Evenkeel(pool) => pool.holders(),
-            Servers::Memcached(pool) => pool.backends().to_vec(),
+            Servers::Memcached(pool) => {
+                let stage = self.former.map_or(Stage::Done, |former| former.stage());
+                pool.holders(stage)
+            }
         }
     }
 

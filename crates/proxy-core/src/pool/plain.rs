@@ -4,6 +4,7 @@
 use crate::ids::BackendId;
 use crate::ring::PlannedRing;
 use crate::server_list::ServerList;
+use evenkeel_schemes::stage::Stage;
 use std::sync::Arc;
 
 /// The list and the connections to its servers.
@@ -52,6 +53,17 @@ impl MemcachedPool {
     pub fn sources(&self) -> Vec<BackendId> {
         let sources = self.ring.iter().flat_map(|ring| ring.sources());
         sources.map(|server| self.backends[server]).collect()
+    }
+
+    /// The backends that may hold anything, when the plan of its ring is at this stage.
+    pub fn holders(&self, stage: Stage) -> Vec<BackendId> {
+        match &self.ring {
+            None => self.backends.clone(),
+            Some(ring) => {
+                let holders = ring.holders(stage).into_iter();
+                holders.map(|server| self.backends[server]).collect()
+            }
+        }
     }
 
     /// The backend of the server that a key lives on, by the name that servers know.

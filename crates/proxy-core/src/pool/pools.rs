@@ -120,6 +120,12 @@ impl Pools {
         self.warms && self.get(pool).is_some_and(|pool| pool.settings.adaptive)
     }
 
+    /// Whether what moves in a pool's ring is taken from a server that is not asked any more.
+    pub fn is_loss(&self, pool: PoolId) -> bool {
+        let ring = self.get(pool).and_then(Pool::ring);
+        ring.is_some_and(|ring| ring.is_loss())
+    }
+
     /// What uniques of an item with this name are combined with where applications see them; 0 for nothing.
     #[inline]
     pub fn unique_mask(&self, pool: PoolId, name: &[u8]) -> u64 {

@@ -400,6 +400,7 @@ fn a_key_whose_slice_changes_hands_says_who_is_asked_at_each_stage() {
             last: hash,
             to,
         }],
+        server: None,
     });
     for (version, stage) in (1..).zip(Stage::ALL) {
         world.set_step(Some(Step { version, stage }));

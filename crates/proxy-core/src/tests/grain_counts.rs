@@ -25,6 +25,7 @@ fn reads_hits_and_writes_are_counted_by_the_grain_of_their_key() {
         placement: placement(101..=101),
         ring: ring.clone(),
         moves: Vec::new(),
+        server: None,
     });
     let step = |version, stage| Some(Step { version, stage });
     world.set_step(step(1, Stage::Former));
@@ -84,6 +85,7 @@ fn a_grain_is_found_where_a_search_finds_it() {
         ring: Ring::adopt(&placement).unwrap(),
         placement,
         moves: Vec::new(),
+        server: None,
     };
     let (ring, list) = (
         PlannedRing::new(&plan).unwrap(),

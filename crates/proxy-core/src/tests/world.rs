@@ -21,6 +21,8 @@ pub struct World {
     pub wanted: Vec<Epoch>,
     /// Versions that were acknowledged, since the last look.
     pub acknowledged: Vec<u64>,
+    /// Servers of the first pool's ring that are out of use, by their places in the list, as was told last.
+    pub unreached: Vec<u16>,
     /// The plan of the first pool's ring.
     pub plan: Option<RingPlan>,
     config: ProxyConfig,
@@ -91,6 +93,7 @@ impl World {
             ports: BTreeMap::new(),
             wanted: Vec::new(),
             acknowledged: Vec::new(),
+            unreached: Vec::new(),
             plan: None,
             stats_asked: Vec::new(),
             logged: Vec::new(),
@@ -393,6 +396,7 @@ impl World {
                 }
                 Output::WantMap { epoch, .. } => self.wanted.push(epoch),
                 Output::Acknowledged { version, .. } => self.acknowledged.push(version),
+                Output::Unreached { servers, .. } => self.unreached = servers,
                 Output::Stats(ticket) => self.stats_asked.push(ticket),
                 Output::OwnAddress(ticket) => {
                     self.core

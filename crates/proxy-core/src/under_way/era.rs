@@ -2,14 +2,19 @@
 
 use crate::ids::BackendId;
 use crate::pipe::backend::Peer;
+use crate::under_way::reach::tell_unreached;
 use crate::worker::ProxyCore;
 
 /// A server may have come into use or gone out of it.
 pub(crate) fn standing_changed(core: &mut ProxyCore, id: BackendId) {
     let backend = core.backends.get(id);
+    let backend_pool = backend.map(|backend| backend.pool);
     if backend.is_some_and(|backend| backend.peer == Peer::Memcached) {
         core.backends.look_for_outages();
         begin_era(core);
+        if let Some(pool) = backend_pool.filter(|pool| core.pools.is_adaptive(*pool)) {
+            tell_unreached(core, pool);
+        }
     }
 }
 

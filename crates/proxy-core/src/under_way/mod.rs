@@ -12,6 +12,7 @@
 //!   park                         not now
 //!   fail, put, catch_up          not at all; into a queue
 //!   say, log, pace, era
+//!   reach                        which servers of a ring are
 //! ```
 
 pub(crate) mod again;
@@ -26,6 +27,7 @@ pub(crate) mod operation;
 pub(crate) mod pace;
 pub(crate) mod park;
 pub(crate) mod put;
+pub(crate) mod reach;
 pub(crate) mod release;
 pub(crate) mod retry;
 pub(crate) mod say;

@@ -37,7 +37,11 @@ pub(crate) fn settle_steps(core: &mut ProxyCore) {
 /// store of it may still do at a former server is seen by nobody before it is stored here.
 fn is_settled(core: &ProxyCore, id: PoolId, former: &Former) -> bool {
     let is_old = core.operations.began_before(id, former.version());
-    let is_drained = former.stage() != Stage::Quiesced || is_drained(core, id, former);
+    let ring = core.pools.get(id).and_then(Pool::ring);
+    // Who is lost is not asked again, so nothing that is still on its way there is seen by anybody.
+    let is_loss = ring.is_some_and(|ring| ring.is_loss());
+    let is_quiesced = former.stage() == Stage::Quiesced && !is_loss;
+    let is_drained = !is_quiesced || is_drained(core, id, former);
     !is_old && is_drained && core.flushes.is_empty()
 }
 

@@ -174,7 +174,7 @@ impl World {
             Output::ResetStats => p.core.reset_stats(),
             Output::Acknowledged { version, .. } => self.acknowledged(proxy, version),
             // Nobody reads it here, or asks for it.
-            Output::Log(_) | Output::OwnAddress(_) => {}
+            Output::Log(_) | Output::OwnAddress(_) | Output::Unreached { .. } => {}
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod followers;
 mod random;
+mod ring_servers;
 mod ring_slots;
 mod rings;
 
@@ -92,6 +93,7 @@ fn take(works_by: &mut FollowedRing, told: RingStep) {
         assert_ne!(plan.number, works_by.number, "it was told before");
         *works_by = FollowedRing {
             counts: None,
+            unreached: None,
             number: plan.number,
             incarnation: plan.incarnation,
             wish: None,

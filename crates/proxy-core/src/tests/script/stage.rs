@@ -34,6 +34,8 @@
 //! | `step 2 quiesced`, `step none`, `acknowledged 2` | what the coordinator of the first pool says, and is told since the last look |
 //! | `plan 1`, `plan 2 k>s2 l>s1`, `plan 3 instead of 2 k>s1` | the plan of the first pool's ring that steps are of from now on: the ring
 //!   that its list is, and then these keys move; the ring behind the plan before, or the same in its stead |
+//! | `plan 2 joins`, `plan 2 s1 goes`, `plan 2 s1 is lost` | a server more gets half of all; one gives all it has |
+//! | `unreached s1`, `unreached nobody` | what the coordinator is told of servers that are out of use |
 //! | `room is 1000` | bytes that there are for copies of answers |
 //! | `now allow_flush` | the configuration changes |
 //! | `count get_misses 2`, `count timeouts 1 at s1` | counts since the start |
@@ -45,7 +47,7 @@ use super::setup::{Setup, change, port};
 use crate::tests::world::{Connecting, World, map, placement};
 use crate::{ClientId, ProcessStats, ProxyStats};
 use core::fmt::Debug;
-use evenkeel_control::rings::{RingMove, RingPlan};
+use evenkeel_control::rings::{RingMove, RingPlan, ServerChange};
 use evenkeel_placement::pool::Placement;
 use evenkeel_placement::ring::{Ring, RingDocument};
 use evenkeel_schemes::stage::Step;
@@ -140,6 +142,15 @@ impl Stage {
                 same(
                     acknowledged.join(" "),
                     versions.copied().collect::<Vec<_>>().join(" "),
+                )?;
+            }
+            ("unreached", servers) => {
+                let unreached = self.world.unreached.iter();
+                let unreached: Vec<String> = unreached.map(|at| format!("s{}", at + 1)).collect();
+                let servers = servers.iter().filter(|word| **word != "nobody");
+                same(
+                    unreached.join(" "),
+                    servers.copied().collect::<Vec<_>>().join(" "),
                 )?;
             }
             ("now", words) => {
@@ -436,7 +447,9 @@ fn plan(
     number: u64,
     words: &[&str],
 ) -> Result<RingPlan, String> {
-    let placement = placement(101..=100 + servers);
+    let known = before.as_ref().map_or(servers, |before| before.placement.servers.len() as u16);
+    let comes = u16::from(matches!(words, ["joins"]));
+    let placement = placement(101..=100 + known + comes);
     let (ring, words) = match (before, words) {
         (None, []) => (Ring::adopt(&placement).map_err(|e| e.to_string())?, words),
         (Some(before), ["instead", "of", _, words @ ..]) => {
@@ -452,6 +465,19 @@ fn plan(
         (None, _) => return Err("the first plan moves nothing".to_owned()),
     };
     let list = Placement::new(&placement).map_err(|error| error.to_string())?;
+    let server = match words {
+        ["joins"] => Some(ServerChange::Joins {
+            server: known,
+            gives: vec![5_000; known.into()],
+        }),
+        [gone, "goes"] | [gone, "is", "lost"] => Some(ServerChange::Leaves {
+            server: port(gone)? - 101,
+            costs: vec![1; known.into()],
+            is_lost: words.len() > 2,
+        }),
+        _ => None,
+    };
+    let words = if server.is_some() { &[] } else { words };
     let moves = words.iter().map(|word| {
         let (key, to) = word.split_once('>').ok_or("KEY>SERVER")?;
         let hash = list.hashed(unescape(key)?.as_bytes()).1 as u32;
@@ -467,5 +493,6 @@ fn plan(
         moves: moves.collect::<Result<_, String>>()?,
         placement,
         ring,
+        server,
     })
 }

@@ -78,6 +78,7 @@ impl Cluster<'_> {
             // There is one map, and nobody asks for the rest.
             Output::WantMap { .. }
             | Output::Acknowledged { .. }
+            | Output::Unreached { .. }
             | Output::ResetStats
             | Output::Log(_)
             | Output::OwnAddress(_) => {}

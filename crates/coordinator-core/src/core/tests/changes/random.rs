@@ -90,6 +90,7 @@ impl Process {
         if let Some(ring) = &mut self.follower.0.pools[0].ring {
             *ring = FollowedRing {
                 counts: None,
+                unreached: None,
                 number: 0,
                 incarnation: 0,
                 wish: Some(wish(3)),

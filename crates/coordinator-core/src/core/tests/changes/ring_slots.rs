@@ -20,7 +20,7 @@ struct Counting {
     since: Instant,
     /// It does not tell.
     is_mute: bool,
-    /// Servers that it does not reach.
+    /// Servers that a worker of it does not ask.
     down: Vec<u16>,
 }
 
@@ -142,6 +142,7 @@ fn set(world: &mut World, mode: RingMode, proxies: usize) -> Result<RingView, Ch
         proxies: Some(proxies),
         slot_ms: Some(SLOT_MS),
         warming_ms: Some(2 * SLOT_MS),
+        dead_after_ms: None,
     };
     world.core.set_ring(world.now, "main", &request)
 }

@@ -26,6 +26,7 @@ pub(super) fn ring_follower(name: &str, wish: &RingWish) -> Follower {
     let mut follower = Follower::new(name, &["main"]);
     follower.0.pools[0].ring = Some(FollowedRing {
         counts: None,
+        unreached: None,
         number: 0,
         incarnation: 0,
         wish: Some(wish.clone()),

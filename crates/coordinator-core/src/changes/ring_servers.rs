@@ -1,0 +1,299 @@
+//! Servers of rings that come and go: by an operator's order, or because no proxy reaches them.
+//!
+//! A server is *dead* when at least half of the proxies have not reached it for [`dead_after`](super::RingSettings::dead_after_ms), and no
+//! other that is heard says that it does. In mode `automatic` its keys then go to its neighbours. No proxy asks it any more before any looks
+//! for them there, so that a server that was only out of reach does no harm: it has nothing that is read again. A server that
+//! comes back has a place in the list and no part of the ring, until an operator adds it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use evenkeel_balance::ring::{costs, gives};
+use evenkeel_control::FollowedPool;
+use evenkeel_control::rings::RingPlan;
+use evenkeel_placement::config::Server;
+use evenkeel_placement::ring::Ring;
+use evenkeel_schemes::stage::Stage;
+use evenkeel_types::{Instant, Now};
+use serde::{Deserialize, Serialize};
+
+use super::rings::Ordered;
+use super::{BadMoves, ChangeNews, ChangeRefusal, Changes, Led, LedRing, RingMode};
+use crate::duration::millis;
+use crate::limits::{RING_LOSSES_OF, RING_LOSSES_SPAN};
+
+/// A server that an operator wants to come or go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RingServerRequest {
+    /// What is to be done with it.
+    pub what: ServerOrder,
+    /// Which: a newcomer by its address, HOST or HOST:PORT, any other by what it is known by.
+    pub server: String,
+    /// How many proxies have the pool, as the operator knows. At least 1.
+    pub proxies: usize,
+}
+
+/// What is done with a server of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerOrder {
+    /// It gets a fair part of what those have that carry more than the mean.
+    Add,
+    /// What it has goes to its neighbours, with the items that are asked for meanwhile.
+    Drain,
+    /// It is dead: what it has goes to its neighbours, and nothing is brought from it.
+    Lose,
+}
+
+/// Which servers are not reached, and which were lost lately.
+#[derive(Debug, Default)]
+pub(super) struct Reach {
+    /// By place in the list and by proxy: since when that says so.
+    unreached: BTreeMap<u16, BTreeMap<String, Instant>>,
+    /// When servers were lost, the latest last.
+    losses: VecDeque<Instant>,
+}
+
+/// A server that some proxy does not reach.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingUnreachedView {
+    /// Its name.
+    pub server: String,
+    /// How many proxies do not reach it.
+    pub proxies: usize,
+    /// For how long the first of them has not, in milliseconds.
+    pub for_ms: u64,
+}
+
+impl Reach {
+    /// A proxy says which servers it does not reach.
+    fn hear(&mut self, now: Instant, proxy: &str, servers: &[u16]) {
+        for (server, said) in &mut self.unreached {
+            if !servers.contains(server) {
+                said.remove(proxy);
+            }
+        }
+        for &server in servers {
+            let said = self.unreached.entry(server).or_default();
+            said.entry(proxy.to_owned()).or_insert(now);
+        }
+        self.unreached.retain(|_, said| !said.is_empty());
+    }
+
+    /// Whether a proxy says that it does not reach a server.
+    fn is_unreached(&self, server: u16) -> bool {
+        self.unreached.contains_key(&server)
+    }
+
+    /// A proxy has ended, or another process has its name.
+    pub(super) fn forget_proxy(&mut self, proxy: &str) {
+        for said in self.unreached.values_mut() {
+            said.remove(proxy);
+        }
+        self.unreached.retain(|_, said| !said.is_empty());
+    }
+
+    /// Another server has this place.
+    fn forget(&mut self, server: u16) {
+        self.unreached.remove(&server);
+    }
+
+    /// Whether one more may be lost of so many that own something.
+    fn may_lose(&self, now: Instant, owning: usize) -> bool {
+        let lately = |at: &&Instant| now.since(**at) < RING_LOSSES_SPAN;
+        let lost = self.losses.iter().filter(lately).count();
+        // One may always go, but never the last.
+        let is_few = lost == 0 || (lost + 1) * RING_LOSSES_OF <= owning + lost;
+        owning > 1 && is_few
+    }
+}
+
+impl Led {
+    /// A proxy that works by the present plan says which of its servers it does not reach. Servers that own nothing may be away.
+    pub(super) fn hear_reach(&mut self, now: Instant, proxy: &str, followed: &FollowedPool) {
+        let (Some(ring), Some(theirs)) = (&self.ring, &followed.ring) else {
+            return;
+        };
+        if let Some(unreached) = theirs
+            .unreached
+            .as_ref()
+            .filter(|_| theirs.number == ring.plan.number)
+        {
+            let listed = ring.plan.placement.servers.len();
+            let listed = unreached.iter().filter(|it| usize::from(**it) < listed);
+            let unreached: Vec<u16> = listed.copied().collect();
+            self.reach.hear(now, proxy, &unreached);
+        }
+    }
+
+    /// A server that owns something, is dead and may be lost, where that is done without an order. O(servers · proxies + slices).
+    pub(super) fn dead(&self, now: Instant, is_silent: impl Fn(&str) -> bool) -> Option<u16> {
+        let ring = self.ring.as_ref()?;
+        let followers = self.change.followers();
+        let settings = ring.settings;
+        let is_done = settings.mode == RingMode::Automatic && settings.proxies == followers.len();
+        if !is_done || self.reach.unreached.is_empty() {
+            return None;
+        }
+        let shares = ring.present(self.change.step().stage).ok()?.shares();
+        let owning = shares.iter().filter(|share| **share > 0).count();
+        let is_dead = |server: u16| {
+            let said = &self.reach.unreached[&server];
+            let since = |proxy: &String| said.get(proxy);
+            let is_long = |at: &Instant| now.since(*at) >= settings.dead_after();
+            let long = followers.keys().filter_map(since).filter(|at| is_long(at));
+            let mut others = followers
+                .keys()
+                .filter(|proxy| !since(proxy).is_some_and(is_long));
+            long.count() * 2 >= followers.len() && others.all(|proxy| is_silent(proxy))
+        };
+        let mut unreached = self.reach.unreached.keys().copied();
+        let owns = |server: u16| shares.get(usize::from(server)).is_some_and(|it| *it > 0);
+        unreached.find(|&server| {
+            owns(server) && is_dead(server) && self.reach.may_lose(now, owning)
+        })
+    }
+
+    /// When a server that is not reached may be dead at the earliest, after this time.
+    pub(super) fn may_be_dead_at(&self, now: Instant) -> Option<Instant> {
+        let ring = self.ring.as_ref()?;
+        let is_done = ring.settings.mode == RingMode::Automatic;
+        let said = self.reach.unreached.values().flat_map(BTreeMap::values);
+        let dead = said.map(|since| *since + ring.settings.dead_after());
+        dead.filter(|at| is_done && *at > now).min()
+    }
+
+    /// The place in the list of the server that comes by the plan that is under way, if some proxy does not reach it.
+    pub(super) fn unreached_newcomer(&self) -> Option<u16> {
+        let server = self.ring.as_ref()?.plan.newcomer()?;
+        let waits = self.change.step().stage == Stage::Former && self.change.is_under_way();
+        (waits && self.reach.is_unreached(server)).then_some(server)
+    }
+
+    /// What servers carry, as far as that is known; otherwise what they have of the ring.
+    fn loads(&self, ring: &Ring) -> Vec<f64> {
+        let carried = self.slots.last.as_ref().and_then(|it| it.carried.as_ref());
+        let carried = carried.map(|carried| &carried.servers);
+        let loads = carried.map(|servers| servers.iter().map(|of| of.load).collect());
+        let is_of_all = |loads: &Vec<f64>| {
+            loads.len() == ring.servers() && loads.iter().sum::<f64>() > 0.0
+        };
+        let shares = || ring.shares().iter().map(|share| *share as f64).collect();
+        loads.filter(is_of_all).unwrap_or_else(shares)
+    }
+
+    /// What a plan is to do by which a server gives all it has to its neighbours.
+    fn leaves(&self, ring: &Ring, server: u16, is_lost: bool) -> Ordered {
+        Ordered::Leaves {
+            server,
+            costs: costs(&self.loads(ring)),
+            is_lost,
+        }
+    }
+
+    /// The plan by which a dead server goes, if no other is under way or waits.
+    fn plan_without(&self, server: u16) -> Option<RingPlan> {
+        let of = self.ring.as_ref()?;
+        let stage = self.change.step().stage;
+        let rests = !self.change.is_under_way() && !of.waits();
+        let ring = of.present(stage).ok().filter(|_| rests)?;
+        of.next(stage, self.leaves(&ring, server, true)).ok()
+    }
+
+    /// What a plan is to do that an operator has ordered.
+    fn ordered(
+        &self,
+        of: &LedRing,
+        ring: &Ring,
+        request: &RingServerRequest,
+    ) -> Result<Ordered, BadMoves> {
+        let name = &request.server;
+        if request.what == ServerOrder::Add {
+            let bad = |_| BadMoves::BadAddress {
+                address: name.clone(),
+            };
+            let newcomer: Server = name.parse().map_err(bad)?;
+            let known = of.server_named(&newcomer.identity());
+            if known.is_ok_and(|server| ring.owns(server)) {
+                let server = newcomer.identity();
+                return Err(BadMoves::OwnsAlready { server });
+            }
+            return Ok(Ordered::Joins(newcomer, gives(ring, &self.loads(ring))));
+        }
+        let server = of.server_named(name)?;
+        if !ring.owns(server) {
+            let server = name.clone();
+            return Err(BadMoves::NothingToGive { server });
+        }
+        Ok(self.leaves(ring, server, request.what == ServerOrder::Lose))
+    }
+
+    /// What is shown of servers that are not reached.
+    pub(super) fn unreached(&self, ring: &LedRing, now: Instant) -> Vec<RingUnreachedView> {
+        let unreached = self.reach.unreached.iter();
+        let view = unreached.map(|(server, said)| RingUnreachedView {
+            server: ring.name_of(*server),
+            proxies: said.len(),
+            for_ms: said.values().map(|at| millis(now.since(*at))).max().unwrap_or(0),
+        });
+        view.collect()
+    }
+}
+
+impl Changes {
+    /// A server of a ring comes or goes; so many proxies follow it, as an operator says.
+    pub(crate) fn order_server(
+        &mut self,
+        now: Now,
+        pool: &str,
+        request: &RingServerRequest,
+    ) -> Result<(), ChangeRefusal> {
+        let plan = self.next_plan(pool, request.proxies, |led, of, stage| {
+            let ring = of.present(stage)?;
+            let ordered = led.ordered(of, &ring, request)?;
+            Ok(of.next(stage, ordered)?)
+        })?;
+        if let Some(newcomer) = plan.newcomer() {
+            self.led(pool)?.reach.forget(newcomer);
+        }
+        self.order(now, pool, plan, ChangeNews::PlanOrdered);
+        Ok(())
+    }
+
+    /// Takes back plans whose newcomer is not reached, and lets go of servers that are dead. O(pools · servers · proxies).
+    pub(super) fn look_at_servers(&mut self, now: Now) {
+        let pools: Vec<String> = self.pools.keys().cloned().collect();
+        for pool in pools {
+            self.withdraw_newcomer(now, &pool);
+            self.lose_dead(now, &pool);
+        }
+    }
+
+    fn withdraw_newcomer(&mut self, now: Now, pool: &str) {
+        let Some(led) = self.pools.get_mut(pool) else {
+            return;
+        };
+        if led.unreached_newcomer().is_some() && led.change.withdraw().is_ok() {
+            let (number, step) = (led.ring.as_ref().map_or(0, |ring| ring.plan.number), led.change.step());
+            (self.journal).note_plan(now, pool, ChangeNews::NewcomerUnreached, number, step);
+        }
+    }
+
+    fn lose_dead(&mut self, now: Now, pool: &str) {
+        let Some(led) = self.pools.get(pool) else {
+            return;
+        };
+        let dead = led.dead(now.monotonic, |proxy| self.is_silent(now.monotonic, proxy));
+        let plan = dead.and_then(|server| led.plan_without(server));
+        let is_strange = self.strangers.of(pool).is_some();
+        let Some(led) = self.pools.get_mut(pool) else {
+            return;
+        };
+        led.has_dead = dead.is_some();
+        if let Some(plan) = plan.filter(|_| !is_strange) {
+            led.reach.losses.push_back(now.monotonic);
+            led.reach.losses.retain(|at| now.monotonic.since(*at) < RING_LOSSES_SPAN);
+            self.order(now, pool, plan, ChangeNews::ServerLost);
+        }
+    }
+}

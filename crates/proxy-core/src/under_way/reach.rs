@@ -1,0 +1,47 @@
+//! Which servers of a ring are reached, as far as their coordinator wants to know.
+
+use crate::ids::{BackendId, PoolId};
+use crate::output::Output;
+use crate::pipe::backend::Link;
+use crate::pool::Pool;
+use crate::worker::ProxyCore;
+use evenkeel_types::Instant;
+use std::sync::Arc;
+
+/// Connects to servers of a ring that nothing was asked of yet, so that whoever leads it knows which of them are reached, and says which are
+/// not.
+pub(crate) fn meet_servers(core: &mut ProxyCore, now: Instant, id: PoolId) {
+    let backends = core.pools.get(id).map_or_else(Vec::new, Pool::backends);
+    for backend in backends {
+        meet(core, now, backend);
+    }
+    tell_unreached(core, id);
+}
+
+/// Connects to a server that is in its pool's list and has no connection.
+pub(crate) fn meet(core: &mut ProxyCore, now: Instant, id: BackendId) {
+    let backend = core.backends.get(id);
+    if backend.is_some_and(|backend| backend.link == Link::Idle && !backend.retired) {
+        core.backends.connect(&mut core.outbox, now, id);
+    }
+}
+
+/// Tells which servers of a ring are out of use.
+pub(crate) fn tell_unreached(core: &mut ProxyCore, id: PoolId) {
+    let Some(pool) = core.pools.get(id) else {
+        return;
+    };
+    let (Some(ring), Some(list), Some(source)) = (pool.ring(), pool.list(), pool.settings.follows)
+    else {
+        return;
+    };
+    let servers = (0..).zip(list.backends());
+    let servers = servers.filter(|(_, id)| !core.backends.is_in_use(**id));
+    let output = Output::Unreached {
+        source,
+        pool: Arc::clone(&pool.name),
+        plan: ring.number(),
+        servers: servers.map(|(server, _)| server).collect(),
+    };
+    core.outbox.push(output);
+}
