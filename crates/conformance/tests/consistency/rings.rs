@@ -75,6 +75,42 @@ fn move_keys(fleet: &Fleet, shared: &Shared, random: &mut Xoshiro256PlusPlus, pl
     });
 }
 
+/// A server dies, another one comes, and a third goes.
+fn come_and_go(fleet: &Fleet, servers: &mut Vec<Memcached>, dies: usize) {
+    let at = fleet.coordinator.address();
+    let name = |server: &Memcached| server.address().to_string();
+    let wait = |what: &str, server: &str, has_part: bool| {
+        poll_until(DEADLINE, what, || {
+            let ring = ring(fleet)?;
+            let known = ring["servers"].as_array()?.iter();
+            let part = known.filter(|known| known["name"] == *server);
+            let part: f64 = part.filter_map(|known| known["share"].as_f64()).sum();
+            (ring["change"]["stage"] == "done" && (part > 0.0) == has_part).then_some(())
+        });
+    };
+    let order = |what: &str, server: &str| {
+        let order = json!({"what": what, "server": server, "proxies": PROXIES}).to_string();
+        poll_until(DEADLINE, what, || {
+            let told = http::post_json(at, "/api/v1/rings/main/servers", &order);
+            (told.ok()?.0 == 200).then_some(())
+        });
+    };
+    set(
+        at,
+        &json!({"mode": "automatic", "proxies": PROXIES, "dead_after_ms": 1000}),
+    );
+    servers[dies].process().kill();
+    wait("a dead server to be lost", &name(&servers[dies]), false);
+    set(at, &json!({"mode": "off"}));
+    let newcomer = Memcached::spawn(&["-t", "1"]);
+    order("add", &name(&newcomer));
+    wait("a server to come", &name(&newcomer), true);
+    let goes = &servers[(dies + 1) % SERVERS];
+    order("drain", &name(goes));
+    wait("a server to go", &name(goes), false);
+    servers.push(newcomer);
+}
+
 fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
     let mut servers = memcacheds();
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -109,6 +145,8 @@ fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
         go_on("a new proxy to be used");
         move_keys(&fleet, shared, random, 1);
         go_on("the pool to be used again");
+        come_and_go(&fleet, &mut servers, killed);
+        go_on("the pool to be used with other servers");
     });
     judge(told);
     let counts = counts(&fleet.proxies);

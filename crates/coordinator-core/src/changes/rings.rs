@@ -108,18 +108,14 @@ impl LedRing {
         let (moves, server) = match ordered {
             Ordered::Moves(moves) => (moves, None),
             Ordered::Joins(newcomer, gives) => {
-                let known = placement.servers.iter_mut();
-                let place = (0..).zip(known).find(|(at, _)| !ring.owns(*at));
-                let server = match place {
-                    Some((at, place)) => {
-                        *place = newcomer;
-                        at
-                    }
-                    None => {
-                        placement.servers.push(newcomer);
-                        ring.servers() as u16
-                    }
-                };
+                let known = &mut placement.servers;
+                let is_it = |at: &usize| known[*at].identity() == newcomer.identity();
+                let is_free = |at: &usize| !ring.owns(*at as u16);
+                let free = || (0..known.len()).find(is_free);
+                let place = (0..known.len()).find(is_it).or_else(free);
+                let place = place.unwrap_or(known.len());
+                known.splice(place..known.len().min(place + 1), [newcomer]);
+                let server = place as u16;
                 (Vec::new(), Some(ServerChange::Joins { server, gives }))
             }
             Ordered::Leaves {

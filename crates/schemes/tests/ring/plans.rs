@@ -117,16 +117,15 @@ impl World {
         }
     }
 
+    /// Whether all work by the newest state. What they began by an earlier one may be under way.
+    fn all_know(&self) -> bool {
+        self.proxies.iter().all(|proxy| *proxy == self.newest)
+    }
+
     /// Whether nothing is under way that was begun by an earlier state.
     fn is_settled(&self, state: State) -> bool {
         let mut running = self.key.running();
         running.all(|running| running.state.version >= state.version)
-    }
-
-    /// Whether all work by the newest state, and nothing else is under way.
-    fn all_follow(&self) -> bool {
-        let follows = |proxy: &State| *proxy == self.newest;
-        self.proxies.iter().all(follows) && self.is_settled(self.newest)
     }
 
     /// The leader, when it has heard all proxies.
@@ -203,7 +202,7 @@ impl World {
         self.newest.stage = Some(leader.step().stage);
     }
 
-    /// The server that has the slice is lost: nobody is asked.
+    /// The server that has the slice is lost: nobody is asked. Who knows that acknowledges it at once.
     fn lose(&mut self, scope: &Scope) {
         self.newest.version += 1;
         self.newest.stage = None;
@@ -215,7 +214,7 @@ impl World {
     /// Whether something can be published.
     fn may_publish(&self, scope: &Scope) -> bool {
         match self.newest.stage {
-            None => self.all_follow(),
+            None => self.all_know(),
             Some(_) if self.losses < scope.losses => false,
             Some(_) => self.clone().publish(scope).is_some(),
         }

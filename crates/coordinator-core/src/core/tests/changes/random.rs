@@ -157,6 +157,16 @@ fn run(seed: u64, has_ring: bool, seen: &mut Seen) {
                 let is_odd = matches!(ordered, Err(ChangeRefusal::BadMoves { .. }));
                 assert!(!is_odd, "EVENKEEL_SEED={seed}: {ordered:?}");
             }
+            198 if has_ring && random.next_u64() % 2 == 0 => {
+                let orders = [ServerOrder::Add, ServerOrder::Drain, ServerOrder::Lose];
+                let request = RingServerRequest {
+                    what: orders[(random.next_u64() % 3) as usize],
+                    server: format!("m{}", 3 + random.next_u64() % 2),
+                    proxies: PROXIES,
+                };
+                // Those of the moves stay. Some cannot be: who comes is there already, or who goes has nothing.
+                let _ = (world.core).begin_ring_server(world.now, "main", &request);
+            }
             194..198 => {
                 let goal = [Stage::Warming, Stage::Done][(random.next_u64() % 2) as usize];
                 is_lost &= begin(&mut world, goal, PROXIES).is_err();
@@ -177,7 +187,7 @@ fn run(seed: u64, has_ring: bool, seen: &mut Seen) {
     let is_done = |it: &Process| matches!(it.works_by[..], [(_, Stage::Done)]);
     seen.done += u64::from(all.iter().any(is_done));
     let rings = world.core.rings(world.now.monotonic).rings;
-    let plans = rings.iter().filter_map(|ring| ring.change.ring);
+    let plans = rings.iter().filter_map(|ring| ring.change.ring.clone());
     seen.plans += plans.map(|plan| plan.number - 1).sum::<u64>();
 }
 

@@ -541,13 +541,14 @@ fn a_saved_ring_that_contradicts_itself_is_not_used() {
     };
     assert_eq!(restore(sound.clone()), Ok(()));
     type Break = fn(&mut serde_json::Value);
-    let cases: [Break; 9] = [
+    let cases: [Break; 10] = [
         |it| it["ring"]["plan"]["number"] = 0.into(),
         |it| it["ring"]["plan"]["number"] = 99.into(),
         |it| it["ring"]["plan"]["incarnation"] = u64::MAX.into(),
         |it| it["ring"]["plan"]["moves"] = serde_json::json!([]),
         |it| it["ring"]["plan"]["ring"]["slices"][0]["owner"] = 99.into(),
-        |it| it["ring"]["waiting"][0]["to"] = 99.into(),
+        |it| it["ring"]["waiting"]["moves"][0]["to"] = 99.into(),
+        |it| it["ring"]["waiting"]["number"] = 99.into(),
         |it| it["change"]["step"]["stage"] = "closing".into(),
         |it| it["change"]["goal"] = "closing".into(),
         |it| it["taken_over"] = true.into(),
