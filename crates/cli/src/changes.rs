@@ -129,7 +129,9 @@ pub fn details(change: &ChangeView) -> String {
             server: of,
             ..
         } = plan;
-        let what = of.as_ref().map_or_else(|| format!("parts: {moves}"), server);
+        let what = of
+            .as_ref()
+            .map_or_else(|| format!("parts: {moves}"), server);
         text += &format!(", plan {number} of its ring ({what})");
     }
     text += &format!("\n{}", change.hint);

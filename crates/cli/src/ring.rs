@@ -167,7 +167,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             pool,
             server,
             proxies,
-        } => order(&client, format, pool, (ServerOrder::Drain, server, *proxies)),
+        } => order(
+            &client,
+            format,
+            pool,
+            (ServerOrder::Drain, server, *proxies),
+        ),
         What::Lose {
             pool,
             server,

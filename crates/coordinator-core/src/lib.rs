@@ -65,10 +65,11 @@ mod view;
 pub use self::core::{CoordinatorCore, Counters};
 pub use changes::{
     BadMoves, BeginRequest, ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews, ChangeRefusal,
-    ChangeView, ChangesView, FollowerView, ForgottenPoolView, GrainsMove, LedRing, PlanView,
-    RemoveProxyRefusal, RemovedProxyView, RingKeptView, RingLoadView, RingMode, RingMoveRequest,
-    RingMoveView, RingServerRequest, RingServerView, RingSettings, RingSettingsRequest, RingSlotView, RingUnreachedView, ServerOrder, PlanServerView, RingView,
-    RingsView, SavedChange, SavedChanges, SavedFollower,
+    ChangeView, ChangesView, FollowerView, ForgottenPoolView, GrainsMove, LedRing, PlanServerView,
+    PlanView, RemoveProxyRefusal, RemovedProxyView, RingKeptView, RingLoadView, RingMode,
+    RingMoveRequest, RingMoveView, RingServerRequest, RingServerView, RingSettings,
+    RingSettingsRequest, RingSlotView, RingUnreachedView, RingView, RingsView, SavedChange,
+    SavedChanges, SavedFollower, ServerOrder,
 };
 pub use cluster_hot_keys::{
     Balance, ClusterEventView, ClusterHotKeyEvents, ClusterHotKeysView, ClusterKeyView,

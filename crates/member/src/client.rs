@@ -16,8 +16,8 @@ use evenkeel_coordinator_core::{
     BeginRequest, ChangeEvent, ChangeEventsBody, ChangeView, ChangesView, ClusterLoadsView,
     DrainRequest, DrainView, DrainsView, ForgottenPoolView, HeatView, LoadOrder, MapEvent,
     MigrationRequest, MigrationView, MigrationsView, ProxiesView, ReleasedView, RemovedProxyView,
-    RemovedView, RingMoveRequest, RingServerRequest, RingSettingsRequest, RingView, RingsView, ServerView,
-    ServersView, Settings,
+    RemovedView, RingMoveRequest, RingServerRequest, RingSettingsRequest, RingView, RingsView,
+    ServerView, ServersView, Settings,
 };
 
 /// A client of one coordinator. Every call takes at most a second.

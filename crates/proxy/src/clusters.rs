@@ -172,7 +172,9 @@ impl Followed {
             has_room &= counts.is_none();
             state.wanted = state.wanted.filter(|_| counts.is_none());
             let plan = state.ring().map_or(0, |ring| ring.number());
-            let unreached = workers.iter().map(|w| w.gauges.unreached(source, pool, plan));
+            let unreached = workers
+                .iter()
+                .map(|w| w.gauges.unreached(source, pool, plan));
             let unreached = unreached.collect::<Option<Vec<_>>>();
             let by_none = |by: Vec<BTreeSet<u16>>| by.into_iter().reduce(|all, more| &all & &more);
             let unreached = unreached.and_then(by_none);

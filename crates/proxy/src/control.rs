@@ -154,7 +154,10 @@ impl Gauges {
         acknowledged.retain(|(source, pool), _| is_led(*source, pool));
         let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         rings.retain(|(source, pool), _| is_led(*source, pool));
-        let mut unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unreached = self
+            .unreached
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         unreached.retain(|(source, pool), _| is_led(*source, pool));
     }
 
@@ -191,14 +194,11 @@ impl Gauges {
     }
 
     /// The worker does not reach these servers, by their places in the list of this plan.
-    pub fn set_unreached(
-        &self,
-        source: MapSource,
-        pool: Arc<str>,
-        plan: u64,
-        servers: Vec<u16>,
-    ) {
-        let mut unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn set_unreached(&self, source: MapSource, pool: Arc<str>, plan: u64, servers: Vec<u16>) {
+        let mut unreached = self
+            .unreached
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         unreached.insert((source, pool), (plan, servers.into_iter().collect()));
     }
 
@@ -209,7 +209,10 @@ impl Gauges {
         pool: &Arc<str>,
         plan: u64,
     ) -> Option<BTreeSet<u16>> {
-        let unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
+        let unreached = self
+            .unreached
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let (of, servers) = unreached.get(&(source, Arc::clone(pool)))?;
         (*of == plan).then(|| servers.clone())
     }

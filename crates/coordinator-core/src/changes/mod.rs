@@ -32,6 +32,7 @@ mod event;
 mod orders;
 mod refusal;
 mod ring_orders;
+mod ring_reach;
 mod ring_servers;
 mod ring_slots;
 mod ring_steps;
@@ -53,7 +54,7 @@ use crate::limits::{
     PROXIES_MAX, RING_JOIN_LOOK, YOUNG_FOR,
 };
 use event::Journal;
-use ring_servers::Reach;
+use ring_reach::Reach;
 use ring_slots::Slots;
 use rings::Strangers;
 
@@ -506,7 +507,10 @@ impl Changes {
         let resting = resting.filter_map(Led::rests_until);
         let resting = resting.filter(|until| *until > now);
         let slots = self.pools.values().filter_map(Led::slot_ends);
-        let dead = self.pools.values().filter_map(|led| led.may_be_dead_at(now));
+        let dead = self
+            .pools
+            .values()
+            .filter_map(|led| led.may_be_dead_at(now));
         overdue.chain(resting).chain(slots).chain(dead).min()
     }
 
@@ -563,6 +567,9 @@ impl Changes {
     pub(crate) fn notice_pause(&mut self, now: Instant) {
         for life in self.proxies.values_mut() {
             life.heard = now;
+        }
+        for led in self.pools.values_mut() {
+            led.reach.notice_pause(now);
         }
         self.strangers.notice_pause(now);
     }

@@ -5,7 +5,7 @@
 //! for them there, so that a server that was only out of reach does no harm: it has nothing that is read again. A server that
 //! comes back has a place in the list and no part of the ring, until an operator adds it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use evenkeel_balance::ring::{costs, gives};
 use evenkeel_control::FollowedPool;
@@ -19,7 +19,6 @@ use serde::{Deserialize, Serialize};
 use super::rings::Ordered;
 use super::{BadMoves, ChangeNews, ChangeRefusal, Changes, Led, LedRing, RingMode};
 use crate::duration::millis;
-use crate::limits::{RING_LOSSES_OF, RING_LOSSES_SPAN};
 
 /// A server that an operator wants to come or go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,15 +44,6 @@ pub enum ServerOrder {
     Lose,
 }
 
-/// Which servers are not reached, and which were lost lately.
-#[derive(Debug, Default)]
-pub(super) struct Reach {
-    /// By place in the list and by proxy: since when that says so.
-    unreached: BTreeMap<u16, BTreeMap<String, Instant>>,
-    /// When servers were lost, the latest last.
-    losses: VecDeque<Instant>,
-}
-
 /// A server that some proxy does not reach.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RingUnreachedView {
@@ -63,49 +53,6 @@ pub struct RingUnreachedView {
     pub proxies: usize,
     /// For how long the first of them has not, in milliseconds.
     pub for_ms: u64,
-}
-
-impl Reach {
-    /// A proxy says which servers it does not reach.
-    fn hear(&mut self, now: Instant, proxy: &str, servers: &[u16]) {
-        for (server, said) in &mut self.unreached {
-            if !servers.contains(server) {
-                said.remove(proxy);
-            }
-        }
-        for &server in servers {
-            let said = self.unreached.entry(server).or_default();
-            said.entry(proxy.to_owned()).or_insert(now);
-        }
-        self.unreached.retain(|_, said| !said.is_empty());
-    }
-
-    /// Whether a proxy says that it does not reach a server.
-    fn is_unreached(&self, server: u16) -> bool {
-        self.unreached.contains_key(&server)
-    }
-
-    /// A proxy has ended, or another process has its name.
-    pub(super) fn forget_proxy(&mut self, proxy: &str) {
-        for said in self.unreached.values_mut() {
-            said.remove(proxy);
-        }
-        self.unreached.retain(|_, said| !said.is_empty());
-    }
-
-    /// Another server has this place.
-    fn forget(&mut self, server: u16) {
-        self.unreached.remove(&server);
-    }
-
-    /// Whether one more may be lost of so many that own something.
-    fn may_lose(&self, now: Instant, owning: usize) -> bool {
-        let lately = |at: &&Instant| now.since(**at) < RING_LOSSES_SPAN;
-        let lost = self.losses.iter().filter(lately).count();
-        // One may always go, but never the last.
-        let is_few = lost == 0 || (lost + 1) * RING_LOSSES_OF <= owning + lost;
-        owning > 1 && is_few
-    }
 }
 
 impl Led {
@@ -149,9 +96,8 @@ impl Led {
         };
         let mut unreached = self.reach.unreached.keys().copied();
         let owns = |server: u16| shares.get(usize::from(server)).is_some_and(|it| *it > 0);
-        unreached.find(|&server| {
-            owns(server) && is_dead(server) && self.reach.may_lose(now, owning)
-        })
+        unreached
+            .find(|&server| owns(server) && is_dead(server) && self.reach.may_lose(now, owning))
     }
 
     /// When a server that is not reached may be dead at the earliest, after this time.
@@ -175,9 +121,8 @@ impl Led {
         let carried = self.slots.last.as_ref().and_then(|it| it.carried.as_ref());
         let carried = carried.map(|carried| &carried.servers);
         let loads = carried.map(|servers| servers.iter().map(|of| of.load).collect());
-        let is_of_all = |loads: &Vec<f64>| {
-            loads.len() == ring.servers() && loads.iter().sum::<f64>() > 0.0
-        };
+        let is_of_all =
+            |loads: &Vec<f64>| loads.len() == ring.servers() && loads.iter().sum::<f64>() > 0.0;
         let shares = || ring.shares().iter().map(|share| *share as f64).collect();
         loads.filter(is_of_all).unwrap_or_else(shares)
     }
@@ -234,7 +179,11 @@ impl Led {
         let view = unreached.map(|(server, said)| RingUnreachedView {
             server: ring.name_of(*server),
             proxies: said.len(),
-            for_ms: said.values().map(|at| millis(now.since(*at))).max().unwrap_or(0),
+            for_ms: said
+                .values()
+                .map(|at| millis(now.since(*at)))
+                .max()
+                .unwrap_or(0),
         });
         view.collect()
     }
@@ -274,7 +223,10 @@ impl Changes {
             return;
         };
         if led.unreached_newcomer().is_some() && led.change.withdraw().is_ok() {
-            let (number, step) = (led.ring.as_ref().map_or(0, |ring| ring.plan.number), led.change.step());
+            let (number, step) = (
+                led.ring.as_ref().map_or(0, |ring| ring.plan.number),
+                led.change.step(),
+            );
             (self.journal).note_plan(now, pool, ChangeNews::NewcomerUnreached, number, step);
         }
     }
@@ -291,8 +243,7 @@ impl Changes {
         };
         led.has_dead = dead.is_some();
         if let Some(plan) = plan.filter(|_| !is_strange) {
-            led.reach.losses.push_back(now.monotonic);
-            led.reach.losses.retain(|at| now.monotonic.since(*at) < RING_LOSSES_SPAN);
+            led.reach.note_loss(now.monotonic);
             self.order(now, pool, plan, ChangeNews::ServerLost);
         }
     }

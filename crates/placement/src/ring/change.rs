@@ -67,7 +67,9 @@ pub enum BadChange {
     #[error("a ring has at most {max} servers", max = super::SERVERS_MAX)]
     TooManyServers,
     /// A newcomer at a place that another has, or that is none, or not one number for each server.
-    #[error("a newcomer takes the place of a server that owns nothing, or the next one, not place {server} of {servers}; and {gives} servers are told to give")]
+    #[error(
+        "a newcomer takes the place of a server that owns nothing, or the next one, not place {server} of {servers}; and {gives} servers are told to give"
+    )]
     BadNewcomer {
         /// The place that was told.
         server: usize,

@@ -240,7 +240,10 @@ fn a_newcomer_takes_what_each_gives_and_is_beside_everybody() {
         let runs = ring.slices().len() as u64;
         for server in 0..n {
             let given = was[server] * u64::from(gives[server]) / u64::from(GIVES_ALL);
-            assert!(is[server].abs_diff(was[server] - given) <= runs, "{n} {server}");
+            assert!(
+                is[server].abs_diff(was[server] - given) <= runs,
+                "{n} {server}"
+            );
         }
         assert_eq!(pairs(&after).len(), (n + 1) * n, "{n}");
     }

@@ -36,7 +36,12 @@ pub(crate) fn ask_by_stage(core: &mut ProxyCore, now: Instant, mut question: Que
         Some(Stage::Quiesced) if core.pools.is_loss(tag.pool) => {
             let lost = place_of(core, &question).map(|id| core.backends.get(id));
             let name = lost.map(|lost| lost.map_or_else(String::new, |lost| lost.name.clone()));
-            ask_at(core, now, question, name.and_then(|name| Err(Failure::Unavailable(name))));
+            ask_at(
+                core,
+                now,
+                question,
+                name.and_then(|name| Err(Failure::Unavailable(name))),
+            );
         }
         Some(Stage::Quiesced) => {
             if tag.give_up <= now {

@@ -447,7 +447,9 @@ fn plan(
     number: u64,
     words: &[&str],
 ) -> Result<RingPlan, String> {
-    let known = before.as_ref().map_or(servers, |before| before.placement.servers.len() as u16);
+    let known = before
+        .as_ref()
+        .map_or(servers, |before| before.placement.servers.len() as u16);
     let comes = u16::from(matches!(words, ["joins"]));
     let placement = placement(101..=100 + known + comes);
     let (ring, words) = match (before, words) {

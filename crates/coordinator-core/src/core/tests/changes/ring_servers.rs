@@ -143,10 +143,30 @@ fn a_server_that_some_proxy_reaches_is_not_dead() {
     // It is silent: it does not say that it reaches anything, and half of all know better. But the step waits for it.
     proxies.pass_without(SILENT_MS + 1000, |proxy| proxy < 2);
     let view = proxies.view();
-    assert_eq!((proxies.plan().number, view.change.stage), (2, Stage::Former));
-    proxies.world.core.remove_proxy(proxies.world.now, "p3").unwrap();
+    assert_eq!(
+        (proxies.plan().number, view.change.stage),
+        (2, Stage::Former)
+    );
+    proxies
+        .world
+        .core
+        .remove_proxy(proxies.world.now, "p3")
+        .unwrap();
     proxies.pass_without(1000, |proxy| proxy < 2);
     assert!(proxies.has_lost(1), "{:?}", proxies.view());
+}
+
+/// Who has not run itself does not know what others have reached meanwhile.
+#[test]
+fn time_in_which_the_coordinator_did_not_run_does_not_count() {
+    let mut proxies = Proxies::of(2, 4, RingMode::Automatic);
+    proxies.lose(1, |_| true);
+    proxies.pass(500);
+    proxies.world.now.monotonic = proxies.world.now.monotonic + limits::RING_DEAD_AFTER * 2;
+    proxies.pass(DEAD_MS - 500);
+    assert_eq!(proxies.plan().number, 1);
+    proxies.pass(1000);
+    assert!(proxies.has_lost(1));
 }
 
 #[test]
@@ -212,9 +232,16 @@ fn a_server_that_comes_gets_a_fair_part_and_one_that_is_drained_keeps_nothing() 
     let mut proxies = Proxies::of(2, 3, RingMode::Off);
     let ordered = proxies.order(ServerOrder::Add, "10.0.0.9:11212").unwrap();
     let server = ordered.change.ring.unwrap().server.unwrap();
-    assert_eq!((server.name.as_str(), server.what), ("10.0.0.9:11212", ServerOrder::Add));
+    assert_eq!(
+        (server.name.as_str(), server.what),
+        ("10.0.0.9:11212", ServerOrder::Add)
+    );
     proxies.pass(LOOK_MS - 500);
-    assert_eq!(proxies.view().change.stage, Stage::Former, "it is met first");
+    assert_eq!(
+        proxies.view().change.stage,
+        Stage::Former,
+        "it is met first"
+    );
     proxies.pass(WARMING_MS + CLOSING_MS + 2000);
     assert_eq!(proxies.view().change.stage, Stage::Done);
     let shares = proxies.shares();
@@ -226,7 +253,12 @@ fn a_server_that_comes_gets_a_fair_part_and_one_that_is_drained_keeps_nothing() 
     proxies.order(ServerOrder::Drain, "m3").unwrap();
     proxies.pass(WARMING_MS + CLOSING_MS + 2000);
     proxies.order(ServerOrder::Add, "m3").unwrap();
-    let names: Vec<String> = proxies.view().servers.into_iter().map(|it| it.name).collect();
+    let names: Vec<String> = proxies
+        .view()
+        .servers
+        .into_iter()
+        .map(|it| it.name)
+        .collect();
     assert_eq!(names, ["m1", "m2", "m3", "10.0.0.9:11212"]);
     proxies.pass(LOOK_MS + WARMING_MS + CLOSING_MS + 2000);
     // Another one takes its place.
@@ -246,7 +278,10 @@ fn a_server_that_a_proxy_does_not_reach_does_not_come() {
     proxies.lose(3, |proxy| proxy == 1);
     proxies.pass(1000);
     let view = proxies.view();
-    assert_eq!((view.change.stage, view.change.goal), (Stage::Former, Stage::Former));
+    assert_eq!(
+        (view.change.stage, view.change.goal),
+        (Stage::Former, Stage::Former)
+    );
     assert!(proxies.news().contains(&ChangeNews::NewcomerUnreached));
     assert_eq!(proxies.shares(), before);
     // It is not in the list of the next plan.
@@ -263,9 +298,15 @@ fn orders_that_cannot_be_are_refused_and_say_why() {
     let mut proxies = Proxies::of(1, 2, RingMode::Off);
     let why = |refused: Result<RingView, ChangeRefusal>| refused.unwrap_err().to_string();
     let gone = why(proxies.order(ServerOrder::Drain, "m9"));
-    assert!(gone.contains("no server of it is known as \"m9\""), "{gone}");
+    assert!(
+        gone.contains("no server of it is known as \"m9\""),
+        "{gone}"
+    );
     let known = why(proxies.order(ServerOrder::Add, "m1"));
-    assert!(known.contains("server m1 has a part of it already"), "{known}");
+    assert!(
+        known.contains("server m1 has a part of it already"),
+        "{known}"
+    );
     let bad = why(proxies.order(ServerOrder::Add, "a:b:c"));
     assert!(bad.contains("\"a:b:c\" is no address"), "{bad}");
     proxies.order(ServerOrder::Lose, "m1").unwrap();
