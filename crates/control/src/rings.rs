@@ -262,3 +262,76 @@ mod shared {
         Ok(Option::<RingPlan>::deserialize(deserializer)?.map(Arc::new))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_placement::config::Server;
+
+    fn plan(servers: usize, listed: usize, server: ServerChange) -> RingPlan {
+        let listed = (0..listed).map(|n| Server::new(format!("m{n}"), 11211));
+        RingPlan {
+            number: 1,
+            incarnation: 7,
+            placement: PlacementConfig {
+                servers: listed.collect(),
+                ..PlacementConfig::default()
+            },
+            ring: Ring::even(servers, 10).unwrap(),
+            moves: Vec::new(),
+            server: Some(server),
+        }
+    }
+
+    fn leaves(server: u16, costs: usize) -> ServerChange {
+        ServerChange::Leaves {
+            server,
+            costs: vec![1; costs],
+            is_lost: true,
+        }
+    }
+
+    fn joins(server: u16, gives: Vec<u16>) -> ServerChange {
+        ServerChange::Joins { server, gives }
+    }
+
+    #[test]
+    fn a_server_comes_or_goes_as_everybody_reads_it() {
+        for (listed, server) in [(3, leaves(1, 3)), (4, joins(3, vec![2_500; 3]))] {
+            let sent = plan(3, listed, server);
+            let read: RingPlan =
+                serde_json::from_str(&serde_json::to_string(&sent).unwrap()).unwrap();
+            assert_eq!(read.moved(), sent.moved());
+            assert_eq!(sent.moved().unwrap().servers(), listed);
+        }
+    }
+
+    #[test]
+    fn plans_by_which_no_server_can_come_or_go_are_none() {
+        let bad = [
+            plan(3, 3, leaves(3, 3)),
+            plan(3, 3, leaves(0, 2)),
+            plan(1, 1, leaves(0, 1)),
+            plan(3, 4, leaves(0, 3)),
+            plan(3, 3, joins(3, vec![1_000; 3])),
+            plan(3, 5, joins(3, vec![1_000; 3])),
+            plan(3, 4, joins(4, vec![1_000; 3])),
+            plan(3, 4, joins(3, vec![1_000; 2])),
+            plan(3, 4, joins(3, vec![0; 3])),
+            plan(3, 3, joins(1, vec![1_000; 3])),
+            plan(3, 4, joins(3, vec![GIVES_ALL + 1; 3])),
+            plan(3, 4, joins(u16::MAX, vec![1_000; 3])),
+            RingPlan {
+                moves: vec![RingMove {
+                    first: 0,
+                    last: 0,
+                    to: 1,
+                }],
+                ..plan(3, 3, leaves(0, 3))
+            },
+        ];
+        for (case, plan) in bad.into_iter().enumerate() {
+            assert!(plan.moved().is_err(), "{case}");
+        }
+    }
+}

@@ -335,7 +335,8 @@ fn destination(
     }
     destination.hot = hot_seen(core, now, pool, key, &destination.others);
     if running {
-        say_stage(&mut destination);
+        let is_loss = pool.ring().is_some_and(|ring| ring.is_loss());
+        say_stage(&mut destination, is_loss);
     }
     if running && destination.asked.is_none() {
         let reads = match pool.settings.on_down {
@@ -349,12 +350,16 @@ fn destination(
 }
 
 /// As long as the pool's own servers are not asked, others are, or nobody.
-fn say_stage(found: &mut Destination) {
+fn say_stage(found: &mut Destination, is_loss: bool) {
     let Some(former) = &found.former else { return };
     match former.stage {
         Stage::Former => {
             found.asked = former.home.as_ref().map(|home| home.name.clone());
             found.why = "the former servers are asked as yet".into();
+        }
+        Stage::Quiesced if is_loss => {
+            found.asked = None;
+            found.why = "its server is lost, and nobody is asked before all proxies know that".into();
         }
         Stage::Quiesced => {
             found.asked = None;
