@@ -1,12 +1,13 @@
 //! `evenkeel bench relay`: a network path in user space, between any client and any server.
 //!
 //! TCP goes in at one end and comes out at the other later, by [`Path`]: delay, jitter, the pauses that losses
-//! cause, resets, a bound on bytes a second. No rights are needed, and the seed fixes what happens to the n-th
+//! cause, resets, a bound on bytes a second, and the time that a slower server would take for each key. No rights are needed, and the seed fixes what happens to the n-th
 //! connection, as far as its bytes come in the same pieces.
 //!
 //! One thread, one event loop, a timer of the kernel: each direction of a connection is a queue of pieces with
 //! the times at which they are due.
 
+mod keys;
 mod path;
 
 pub use path::Path;
@@ -17,6 +18,7 @@ use crate::{BadUsage, Target};
 use anyhow::Context;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
+use keys::KeyCounter;
 use path::{Fate, Lane, Line};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -76,6 +78,10 @@ pub struct RelayArgs {
     #[arg(long, default_value_t = 0, value_name = "BYTES")]
     pub bytes_per_second: u64,
 
+    /// Time that the server takes for each key that it is asked for in the text protocol, one after the other: a hard capacity
+    #[arg(long, default_value = "0s", value_parser = parse_duration, value_name = "DURATION")]
+    pub toll: Duration,
+
     /// Fixes what happens to which connection
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -91,6 +97,7 @@ pub fn execute_relay(args: &RelayArgs) -> u8 {
         retransmit: args.retransmit,
         reset: args.reset,
         bytes_per_second: args.bytes_per_second,
+        toll: args.toll,
     };
     let run = || -> anyhow::Result<()> {
         let relay = Relay::start(args.listen, args.to.clone(), path, args.seed)?;
@@ -221,6 +228,8 @@ struct Way {
     ended: bool,
     /// Everything has arrived.
     over: bool,
+    /// Counts keys, towards a server that takes its time for them.
+    keys: Option<KeyCounter>,
 }
 
 /// The connection is over.
@@ -284,6 +293,7 @@ impl Worker {
             under_way: 0,
             ended: false,
             over: false,
+            keys: (number % 2 == 0 && !self.path.toll.is_zero()).then(KeyCounter::default),
         };
         let pair = Pair {
             sockets: [client, server],
@@ -373,7 +383,9 @@ impl Pair {
                 Err(_) => return Err(Over),
             };
             way.ended = count == 0;
-            match way.lane.enter(now_ns, count, line) {
+            let keys = way.keys.as_mut();
+            let keys = keys.map_or(0, |keys| keys.count(&scratch[..count]));
+            match way.lane.enter(now_ns, count, keys, line) {
                 Fate::Arrives(at) => {
                     way.pieces.push_back((at, scratch[..count].to_vec()));
                     way.under_way += count;

@@ -28,6 +28,8 @@ pub struct Path {
     pub reset: f64,
     /// Bytes a second of each direction of all connections together; zero for no limit.
     pub bytes_per_second: u64,
+    /// Time that the server takes for each key that it is asked for, one after the other; zero for none.
+    pub toll: Duration,
 }
 
 impl Default for Path {
@@ -40,6 +42,7 @@ impl Default for Path {
             retransmit: Duration::from_millis(200),
             reset: 0.0,
             bytes_per_second: 0,
+            toll: Duration::ZERO,
         }
     }
 }
@@ -90,8 +93,14 @@ impl Lane {
         }
     }
 
-    /// `bytes` enter at `now_ns`; `line` is the direction that all connections share.
-    pub(crate) fn enter(&mut self, now_ns: u64, bytes: usize, line: &mut Line) -> Fate {
+    /// `bytes` enter at `now_ns`, in which requests end for so many `keys`; `line` is the direction that all connections share.
+    pub(crate) fn enter(
+        &mut self,
+        now_ns: u64,
+        bytes: usize,
+        keys: u64,
+        line: &mut Line,
+    ) -> Fate {
         let mut late = Duration::ZERO;
         for _ in 0..bytes.div_ceil(SEGMENT) {
             if self.happens(self.path.reset) {
@@ -112,7 +121,8 @@ impl Lane {
         };
         let sent_ns = line.send(now_ns, bytes);
         let travels = self.path.delay + jitter + late;
-        self.last_ns = self.last_ns.max(sent_ns + travels.as_nanos() as u64);
+        let arrives_ns = line.serve(sent_ns + travels.as_nanos() as u64, keys);
+        self.last_ns = self.last_ns.max(arrives_ns);
         Fate::Arrives(self.last_ns)
     }
 
@@ -126,6 +136,9 @@ impl Lane {
 pub(crate) struct Line {
     bytes_per_second: u64,
     free_ns: u64,
+    /// What the server at its end takes for a key, and when it has done what it was asked for.
+    toll_ns: u64,
+    served_ns: u64,
 }
 
 impl Line {
@@ -133,7 +146,19 @@ impl Line {
         Line {
             bytes_per_second: path.bytes_per_second,
             free_ns: 0,
+            toll_ns: path.toll.as_nanos() as u64,
+            served_ns: 0,
         }
+    }
+
+    /// When the server at its end has taken its time for so many keys that get there at this time.
+    fn serve(&mut self, now_ns: u64, keys: u64) -> u64 {
+        if keys == 0 || self.toll_ns == 0 {
+            return now_ns;
+        }
+        let takes = keys.saturating_mul(self.toll_ns);
+        self.served_ns = self.served_ns.max(now_ns).saturating_add(takes);
+        self.served_ns
     }
 
     /// When the last of `bytes` is on the line.
@@ -155,7 +180,9 @@ mod tests {
 
     fn arrivals(path: Path, seed: u64, times: impl Iterator<Item = u64>) -> Vec<Fate> {
         let (mut lane, mut line) = (Lane::new(path, seed, 0), Line::new(&path));
-        times.map(|at| lane.enter(at, 100, &mut line)).collect()
+        times
+            .map(|at| lane.enter(at, 100, 0, &mut line))
+            .collect()
     }
 
     #[test]
@@ -217,12 +244,32 @@ mod tests {
         let mut line = Line::new(&path);
         for n in 1..=10 {
             let lane = &mut lanes[n % 2];
-            assert_eq!(lane.enter(0, 1000, &mut line), Fate::Arrives(n as u64 * MS));
+            let fate = lane.enter(0, 1000, 0, &mut line);
+            assert_eq!(fate, Fate::Arrives(n as u64 * MS));
         }
         assert_eq!(
-            lanes[0].enter(50 * MS, 1000, &mut line),
+            lanes[0].enter(50 * MS, 1000, 0, &mut line),
             Fate::Arrives(51 * MS)
         );
+    }
+
+    #[test]
+    fn a_server_serves_so_many_keys_a_second_one_after_the_other() {
+        let path = Path {
+            delay: Duration::from_millis(10),
+            toll: Duration::from_millis(2),
+            ..Path::default()
+        };
+        let mut lanes = [Lane::new(path, 1, 0), Lane::new(path, 1, 1)];
+        let mut line = Line::new(&path);
+        for n in 1..=10 {
+            let fate = lanes[n % 2].enter(0, 100, 3, &mut line);
+            assert_eq!(fate, Fate::Arrives((10 + 6 * n as u64) * MS));
+        }
+        // What is for no key waits for nobody but what came before it on its connection.
+        let mut third = Lane::new(path, 1, 2);
+        assert_eq!(third.enter(0, 100, 0, &mut line), Fate::Arrives(10 * MS));
+        assert_eq!(third.enter(500 * MS, 9, 1, &mut line), Fate::Arrives(512 * MS));
     }
 
     #[test]
