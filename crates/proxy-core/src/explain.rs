@@ -359,7 +359,8 @@ fn say_stage(found: &mut Destination, is_loss: bool) {
         }
         Stage::Quiesced if is_loss => {
             found.asked = None;
-            found.why = "its server is lost, and nobody is asked before all proxies know that".into();
+            found.why =
+                "its server is lost, and nobody is asked before all proxies know that".into();
         }
         Stage::Quiesced => {
             found.asked = None;

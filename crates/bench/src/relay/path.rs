@@ -94,13 +94,7 @@ impl Lane {
     }
 
     /// `bytes` enter at `now_ns`, in which requests end for so many `keys`; `line` is the direction that all connections share.
-    pub(crate) fn enter(
-        &mut self,
-        now_ns: u64,
-        bytes: usize,
-        keys: u64,
-        line: &mut Line,
-    ) -> Fate {
+    pub(crate) fn enter(&mut self, now_ns: u64, bytes: usize, keys: u64, line: &mut Line) -> Fate {
         let mut late = Duration::ZERO;
         for _ in 0..bytes.div_ceil(SEGMENT) {
             if self.happens(self.path.reset) {
@@ -180,9 +174,7 @@ mod tests {
 
     fn arrivals(path: Path, seed: u64, times: impl Iterator<Item = u64>) -> Vec<Fate> {
         let (mut lane, mut line) = (Lane::new(path, seed, 0), Line::new(&path));
-        times
-            .map(|at| lane.enter(at, 100, 0, &mut line))
-            .collect()
+        times.map(|at| lane.enter(at, 100, 0, &mut line)).collect()
     }
 
     #[test]
@@ -269,7 +261,10 @@ mod tests {
         // What is for no key waits for nobody but what came before it on its connection.
         let mut third = Lane::new(path, 1, 2);
         assert_eq!(third.enter(0, 100, 0, &mut line), Fate::Arrives(10 * MS));
-        assert_eq!(third.enter(500 * MS, 9, 1, &mut line), Fate::Arrives(512 * MS));
+        assert_eq!(
+            third.enter(500 * MS, 9, 1, &mut line),
+            Fate::Arrives(512 * MS)
+        );
     }
 
     #[test]

@@ -175,9 +175,15 @@ impl LoadSpec {
     /// # Errors
     /// When one is not stored in any of a few attempts.
     pub fn fill(&self, fleet: &Fleet) -> anyhow::Result<()> {
-        let Some(target) = fleet.targets().next() else {
-            return Ok(());
-        };
+        let mut targets = fleet.targets();
+        targets.next().map_or(Ok(()), |target| self.fill_by(target))
+    }
+
+    /// The same by this proxy.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub(crate) fn fill_by(&self, target: Target) -> anyhow::Result<()> {
         let source = Source::Fill(self.workload()?);
         let plan = self.fill_plan(target, source);
         let mut stored = 0;

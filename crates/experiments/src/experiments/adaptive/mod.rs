@@ -1,18 +1,23 @@
-//! Adaptive hashing (Hwang and Wood, ICAC 2013): a ring that follows the load, on a model of slots.
+//! Adaptive hashing (Hwang and Wood, ICAC 2013): a ring that follows the load, on a model of slots, and before real memcacheds.
 
 mod convergence;
 mod figure_10;
 mod figure_2;
 mod figure_7;
 mod figure_8;
+mod figure_9;
+mod fleet;
 mod lru;
+mod moves;
 mod pages;
 mod slots;
 
 pub(super) use figure_2::FIGURE_2;
 pub(super) use figure_7::FIGURE_7;
 pub(super) use figure_8::FIGURE_8;
+pub(super) use figure_9::FIGURE_9;
 pub(super) use figure_10::FIGURE_10;
+pub(super) use moves::MOVES;
 
 use super::Experiment;
 use evenkeel_balance::mean;
