@@ -144,6 +144,8 @@ pub(super) struct Slots {
     slot: u64,
     began: Instant,
     told: BTreeMap<String, Told>,
+    /// How many grains the ring has that is said by plan and side: to count them takes milliseconds where they are many.
+    grains: Option<((u64, bool), usize)>,
     planner: Measured,
     /// What came of the last one.
     pub(super) last: Option<Slot>,
@@ -196,6 +198,14 @@ impl Slots {
         let told = self.told.get(proxy).filter(|told| told.boot == boot);
         let is_told = told.is_some_and(|told| told.newest.slot == self.slot);
         (self.slot > 0 && !is_told).then_some(self.slot)
+    }
+
+    /// How many grains the ring has that is said by plan and side; `count` counts them once.
+    pub(super) fn grains_of(&mut self, of: (u64, bool), count: impl FnOnce() -> usize) -> usize {
+        match self.grains {
+            Some((known, grains)) if known == of => grains,
+            _ => self.grains.insert((of, count())).1,
+        }
     }
 
     /// A proxy tells what it has counted of the ring that is said by plan and side, which has so many servers and grains. False if it cannot be true, so

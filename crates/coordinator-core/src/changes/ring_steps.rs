@@ -64,11 +64,10 @@ impl Led {
             return true;
         };
         let stage = self.change.step().stage;
-        let Ok(present) = ring.present(stage) else {
-            return true;
-        };
         let of = (ring.plan.number, stage >= Stage::Warming);
-        let sizes = (ring.plan.placement.servers.len(), present.grains().len());
+        let count = || ring.present(stage).map_or(0, |ring| ring.grains().len());
+        let grains = self.slots.grains_of(of, count);
+        let sizes = (ring.plan.placement.servers.len(), grains);
         self.slots.hear(name, boot, counts, of, sizes)
     }
 

@@ -47,7 +47,7 @@ struct Cost {
     /// Hits in percent without a move and with one.
     hits: [f64; 2],
     p99_us: [f64; 2],
-    failed: u64,
+    failed: [u64; 2],
     took: Duration,
     fills: u64,
     former_hits: u64,
@@ -76,7 +76,7 @@ fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     ];
     let mut table = Table::new(
         "16 seconds without a move, and 16 from a move on",
-        "load, items that come along|hits %|with a move|p99 ms|with a move|failed|plan s|brought|found at the former server",
+        "load, items that come along|hits %|with a move|p99 ms|with a move|failed|with a move|plan s|brought|found at the former server",
     );
     for cost in &costs {
         let ms = |us: f64| format!("{:.2}", us / 1000.0);
@@ -86,7 +86,8 @@ fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
             format!("{:.3}", cost.hits[1]),
             ms(cost.p99_us[0]),
             ms(cost.p99_us[1]),
-            cost.failed.to_string(),
+            cost.failed[0].to_string(),
+            cost.failed[1].to_string(),
             format!("{:.1}", cost.took.as_secs_f64()),
             cost.fills.to_string(),
             cost.former_hits.to_string(),
@@ -144,7 +145,7 @@ fn cost(run: &Run, rate: f64, way: &'static str, warming: Duration) -> anyhow::R
         way,
         hits: [still.0, moving.0],
         p99_us: [still.1, moving.1],
-        failed: moving.2,
+        failed: [still.2, moving.2],
         took,
         fills,
         former_hits,
