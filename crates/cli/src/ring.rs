@@ -1,5 +1,7 @@
 //! `evenkeel ring`: pools whose hash space follows the load, seen and moved by hand.
 
+mod copy;
+
 use crate::ask::{self, CoordinatorArgs, Format};
 use crate::changes;
 use anyhow::ensure;
@@ -85,6 +87,8 @@ pub enum What {
         #[arg(long, value_name = "N")]
         proxies: usize,
     },
+    /// Asks a proxy for all items that a plan is about to move, so that those come along that nobody asks for
+    Copy(copy::Args),
     /// Says how a ring follows its load; without a choice, nothing changes
     Settings {
         /// Which
@@ -178,6 +182,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             server,
             proxies,
         } => order(&client, format, pool, (ServerOrder::Lose, server, *proxies)),
+        What::Copy(copied) => copy::run(copied, &args.coordinator, format),
         What::Settings {
             pool,
             mode,

@@ -146,6 +146,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "cli",
         &[
             "types",
+            "protocol",
+            "control",
             "coordinator-core",
             "runtime",
             "workload",

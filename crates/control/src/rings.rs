@@ -5,9 +5,11 @@
 //! with it.
 
 use evenkeel_placement::config::{PlacementConfig, PlacementError};
+use evenkeel_placement::pool::Placement;
 use evenkeel_placement::ring::{BadChange, GIVES_ALL, Move, Part, Ring};
-use evenkeel_schemes::generation::{GENERATION_MAX, INCARNATION_BITS};
+use evenkeel_schemes::generation::{GENERATION_MAX, INCARNATION_BITS, taken_apart};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Most parts of a ring that move in one plan.
@@ -244,6 +246,51 @@ impl RingPlan {
     }
 }
 
+/// Which items change hands by a plan.
+#[derive(Debug)]
+pub struct Moving {
+    list: Placement,
+    before: Ring,
+    after: Ring,
+}
+
+impl Moving {
+    /// Those of this plan. O(slices).
+    ///
+    /// # Errors
+    ///
+    /// See [`BadPlan`].
+    pub fn new(plan: &RingPlan) -> Result<Self, BadPlan> {
+        let after = plan.moved()?;
+        Ok(Moving {
+            list: Placement::new(&plan.placement)?,
+            before: plan.ring.clone(),
+            after,
+        })
+    }
+
+    /// The application's key of the item that a server has under this name, if it is about to change hands. What is left of former moves has
+    /// another generation, and does not. O(log slices).
+    pub fn key_of<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
+        let (generation, key) = taken_apart(name);
+        let hash = self.list.hashed(key).1 as u32;
+        let slice = |ring: &Ring| ring.slices()[ring.slice_of(hash)];
+        let (before, after) = (slice(&self.before), slice(&self.after));
+        (before.generation == generation && after.generation != generation).then_some(key)
+    }
+
+    /// The servers, by their places in the list, that give something away. O(slices · log slices).
+    pub fn givers(&self) -> BTreeSet<u16> {
+        let slices = self.before.slices().iter().chain(self.after.slices());
+        let givers = slices.filter_map(|slice| {
+            let of = |ring: &Ring| ring.slices()[ring.slice_of(slice.end)];
+            let (before, after) = (of(&self.before), of(&self.after));
+            (before.generation != after.generation).then_some(before.owner)
+        });
+        givers.collect()
+    }
+}
+
 /// A plan inside an `Arc`, written and read as the plan itself.
 mod shared {
     use super::{Arc, RingPlan};
@@ -304,6 +351,25 @@ mod tests {
             assert_eq!(read.moved(), sent.moved());
             assert_eq!(sent.moved().unwrap().servers(), listed);
         }
+    }
+
+    #[test]
+    fn items_of_a_server_that_leaves_are_those_that_move() {
+        let plan = plan(3, 3, leaves(1, 3));
+        let moving = Moving::new(&plan).unwrap();
+        assert_eq!(Vec::from_iter(moving.givers()), [1]);
+        let list = Placement::new(&plan.placement).unwrap();
+        let mut moved = 0;
+        for key in (0..1_000).map(|n| format!("key{n}")) {
+            let is_of = plan.ring.owner(list.hashed(key.as_bytes()).1 as u32) == 1;
+            let found = moving.key_of(key.as_bytes());
+            assert_eq!(found, is_of.then_some(key.as_bytes()), "{key}");
+            moved += usize::from(is_of);
+            // It has been there before, and what is left of that is nobody's.
+            let prefix = evenkeel_schemes::generation::name_prefix(7, 1).unwrap();
+            assert_eq!(moving.key_of(&[&prefix[..], key.as_bytes()].concat()), None);
+        }
+        assert!((200..500).contains(&moved), "{moved}");
     }
 
     #[test]

@@ -66,6 +66,7 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
         .route("/api/v1/changes/{pool}/withdraw", post(changes::withdraw))
         .route("/api/v1/changes/{pool}/forget", post(changes::forget))
         .route("/api/v1/rings", get(rings::list))
+        .route("/api/v1/rings/{pool}/plan", get(rings::plan))
         .route("/api/v1/rings/{pool}/moves", post(rings::begin_move))
         .route("/api/v1/rings/{pool}/servers", post(rings::begin_server))
         .route("/api/v1/rings/{pool}/settings", put(rings::set))

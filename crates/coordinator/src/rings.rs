@@ -18,6 +18,13 @@ pub(crate) async fn list(State(desk): Shared) -> Response {
     told(desk.look(|core, now| core.rings(now.monotonic)).await)
 }
 
+pub(crate) async fn plan(State(desk): Shared, pool: PoolName) -> Response {
+    let Ok(Path(pool)) = pool else {
+        return bad_name();
+    };
+    answer(desk.look(|core, _| core.ring_plan(&pool)).await)
+}
+
 pub(crate) async fn begin_move(
     State(desk): Shared,
     pool: PoolName,

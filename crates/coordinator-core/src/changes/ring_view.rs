@@ -3,11 +3,14 @@
 use evenkeel_control::rings::{RingMove, RingPlan, ServerChange};
 use evenkeel_placement::ring::{HASHES, Part, Ring};
 use evenkeel_types::Instant;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::ring_slots::{Slot, why_kept};
 use super::{
-    ChangeView, Changes, Led, LedRing, PlanServerView, RingSettings, RingUnreachedView, ServerOrder,
+    ChangeRefusal, ChangeView, Changes, Led, LedRing, PlanServerView, RingSettings,
+    RingUnreachedView, ServerOrder,
 };
 
 /// All rings.
@@ -119,6 +122,15 @@ impl Changes {
         RingsView {
             rings: rings.collect(),
         }
+    }
+
+    /// The plan of one that was begun last.
+    pub(crate) fn ring_plan(&self, pool: &str) -> Result<Arc<RingPlan>, ChangeRefusal> {
+        let led = self.pools.get(pool);
+        let led = led.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })?;
+        let ring = led.ring.as_ref();
+        let ring = ring.ok_or_else(|| ChangeRefusal::NoRing { pool: pool.into() })?;
+        Ok(Arc::clone(&ring.plan))
     }
 
     /// One of them, to be shown.

@@ -9,12 +9,13 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use evenkeel_control::rings::RingPlan;
 use evenkeel_control::{MapOffer, Reason};
 use evenkeel_hotkeys::settings::Settings;
 use evenkeel_types::map::{ClusterMap, ServerEntry};
 use evenkeel_types::{BootId, Epoch, Instant, Now, ServerId};
 
-use crate::changes::{ChangeCounts, ChangeEvent, Changes, ChangesView, RingsView};
+use crate::changes::{ChangeCounts, ChangeEvent, ChangeRefusal, Changes, ChangesView, RingsView};
 use crate::cluster_hot_keys::{
     ClusterHotKeyEvents, ClusterHotKeys, ClusterHotKeysView, HotKeyEventCounts,
 };
@@ -336,6 +337,15 @@ impl CoordinatorCore {
     /// The rings of the pools whose hash space follows the load, to be shown.
     pub fn rings(&self, now: Instant) -> RingsView {
         self.changes.rings(now)
+    }
+
+    /// The plan of a pool's ring that was begun last.
+    ///
+    /// # Errors
+    ///
+    /// There is no such pool, or it has no ring.
+    pub fn ring_plan(&self, pool: &str) -> Result<Arc<RingPlan>, ChangeRefusal> {
+        self.changes.ring_plan(pool)
     }
 
     /// The last [`limits::CHANGE_EVENTS_MAX`] events of changes, oldest first. Those of a former process are not among them.
