@@ -215,7 +215,11 @@ impl HotKeys {
             return Vec::new();
         };
         let entry = &self.table[slot];
-        if !self.hosts.is_host(map, self.me, entry.hash) {
+        // What has come from another server before a map says so gets no copies: its clients would look for them at the
+        // shadows of the server that the map names, where former ones may be left.
+        let home = map.locate(entry.hash).worker;
+        let is_of_server = home.is_some_and(|home| home.server == self.me.server);
+        if !is_of_server || !self.hosts.is_host(map, self.me, entry.hash) {
             return Vec::new();
         }
         let mut shadows = renaming::shadows(map, &entry.key, self.me.server, gamma);

@@ -166,6 +166,9 @@ pub(crate) fn lose(core: &mut ProxyCore, now: Instant, id: BackendId, loss: Loss
     };
     let pool = backend.pool;
     core.pools.forget_truths_of(pool);
+    if let Some(cluster) = core.pools.cluster_mut(pool) {
+        cluster.forget_marks(id);
+    }
     core.clients.hear_waiting(&mut core.outbox);
     let Some(backend) = core.backends.get_mut(id) else {
         return;

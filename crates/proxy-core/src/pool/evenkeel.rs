@@ -129,6 +129,12 @@ impl EvenkeelPool {
         mark > 0 && self.marks.insert(cachelet, (backend, mark)) != Some((backend, mark))
     }
 
+    /// The connection to a backend has ended. The next one counts its marks anew, so that a former mark could pass for one
+    /// of those.
+    pub fn forget_marks(&mut self, backend: BackendId) {
+        self.marks.retain(|_, (at, _)| *at != backend);
+    }
+
     /// The mark that a request for a cachelet bears at a backend; 0 for none.
     #[inline]
     pub fn mark(&self, cachelet: CacheletId, backend: Option<BackendId>) -> u64 {

@@ -9,10 +9,14 @@
 //! it (Testing for linearizability, 2017): it goes through calls and answers in the order of time and keeps every
 //! *configuration* that is possible so far: what the key is, and which operations in flight have taken
 //! effect. Operations take effect as late as possible, when one of them is answered; equal configurations
-//! are kept once. Two observations keep the configurations few:
+//! are kept once. Four observations keep the configurations few:
 //!
 //! - A read changes nothing, so it may take effect as soon as the key is what it was answered.
 //! - A write of unknown outcome whose value nobody ever saw need not have happened.
+//! - Another one may take effect as late as right before the first operation that needs its value: what comes in between
+//!   does not change the key.
+//! - A write of which all reads are in flight, or which nobody ever saw, may take effect with them right before the next write
+//!   or loss: nobody else notices it there.
 
 use super::{Action, Effect, Found, NEVER, Nanos, Operation, WriteId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -160,11 +164,15 @@ fn check_key(operations: &[&Operation]) -> Result<Linear, Unlinearizable> {
         }
     }
     events.sort_unstable();
+    let mut to_come: BTreeMap<WriteId, usize> = BTreeMap::new();
+    for deed in deeds.iter().flatten() {
+        if let Deed::See(Some(id)) | Deed::Become(_, Some(id)) = deed.0 {
+            *to_come.entry(id).or_default() += 1;
+        }
+    }
     let mut search = Search {
-        deeds: deeds
-            .iter()
-            .map(|deed| deed.map(|(deed, _)| deed))
-            .collect(),
+        deeds: &deeds,
+        to_come,
         pending: Vec::new(),
         possible: BTreeSet::from([Configuration {
             state: None,
@@ -203,17 +211,25 @@ fn check_key(operations: &[&Operation]) -> Result<Linear, Unlinearizable> {
     Ok(linear)
 }
 
-struct Search {
-    deeds: Vec<Option<Deed>>,
+struct Search<'a> {
+    /// With the time at which each was answered.
+    deeds: &'a [Option<(Deed, Nanos)>],
+    /// How many reads of a value were not called yet, and how many swaps expect it.
+    to_come: BTreeMap<WriteId, usize>,
     /// Operations that were called and not answered, ascending.
     pending: Vec<usize>,
     possible: BTreeSet<Configuration>,
 }
 
-impl Search {
+impl Search<'_> {
     fn call(&mut self, i: usize) {
         let at = self.pending.partition_point(|&other| other < i);
         self.pending.insert(at, i);
+        if let Some((Deed::See(Some(id)), _)) = self.deeds[i]
+            && let Some(to_come) = self.to_come.get_mut(&id)
+        {
+            *to_come -= 1;
+        }
         let possible = core::mem::take(&mut self.possible);
         self.possible = possible.into_iter().map(|c| self.with_reads(c)).collect();
     }
@@ -252,34 +268,81 @@ impl Search {
 
     /// Everything that one more change can make of a configuration.
     fn step(&self, from: &Configuration, mut next: impl FnMut(Configuration)) {
-        let mut misses = false;
+        let (mut misses, mut unnoticed) = (false, None);
         for &i in &self.pending {
             if from.done.binary_search(&i).is_ok() {
                 continue;
             }
             match self.deeds[i] {
-                Some(Deed::Become(id, expects)) if expects.is_none() || expects == from.state => {
-                    let mut to = from.clone();
+                Some((Deed::Become(id, None), _)) if self.is_unnoticed(from, i, id) => {
+                    unnoticed = Some(id);
+                }
+                Some((Deed::Become(id, expects), answered))
+                    if (expects.is_none() || expects == from.state)
+                        && (answered != NEVER || self.is_needed(from, id)) =>
+                {
+                    let mut to = match expects {
+                        Some(_) => from.clone(),
+                        None => self.with_unnoticed(from),
+                    };
                     to.state = Some(id);
                     to.insert(i);
                     next(self.with_reads(to));
                 }
-                Some(Deed::See(None)) => misses = true,
+                Some((Deed::See(None), _)) => misses = true,
                 _ => {}
             }
         }
+        // Which of them is the last makes no difference.
+        if unnoticed.is_some() {
+            let mut to = self.with_unnoticed(from);
+            to.state = unnoticed;
+            next(to);
+        }
         // A loss that nobody notices is of no use.
         if misses && from.state.is_some() {
-            let mut to = from.clone();
+            let mut to = self.with_unnoticed(from);
             to.state = None;
             next(self.with_reads(to));
         }
     }
 
+    /// Whether an operation in flight that has not taken effect needs the key to be this.
+    fn is_needed(&self, from: &Configuration, id: WriteId) -> bool {
+        let mut open = (self.pending.iter()).filter(|i| from.done.binary_search(i).is_err());
+        open.any(|&i| match self.deeds[i] {
+            Some((Deed::See(needed) | Deed::Become(_, needed), _)) => needed == Some(id),
+            None => false,
+        })
+    }
+
+    /// Whether a write in flight is to take effect that nobody notices but reads in flight.
+    fn is_unnoticed(&self, from: &Configuration, i: usize, id: WriteId) -> bool {
+        let is_last = self.to_come.get(&id).is_none_or(|&to_come| to_come == 0);
+        let is_certain = self.deeds[i].is_some_and(|(_, answered)| answered != NEVER);
+        is_last && (is_certain || self.is_needed(from, id))
+    }
+
+    /// Lets all these take effect with their reads, before the key becomes something else.
+    fn with_unnoticed(&self, from: &Configuration) -> Configuration {
+        let mut to = from.clone();
+        for &i in &self.pending {
+            if let Some((Deed::Become(id, None), _)) = self.deeds[i]
+                && from.done.binary_search(&i).is_err()
+                && self.is_unnoticed(from, i, id)
+            {
+                to.insert(i);
+                to.state = Some(id);
+                to = self.with_reads(to);
+            }
+        }
+        to
+    }
+
     /// Lets all reads in flight take effect that were answered what the key is.
     fn with_reads(&self, mut configuration: Configuration) -> Configuration {
         for &i in &self.pending {
-            if self.deeds[i] == Some(Deed::See(configuration.state)) {
+            if matches!(self.deeds[i], Some((Deed::See(seen), _)) if seen == configuration.state) {
                 configuration.insert(i);
             }
         }
@@ -384,6 +447,31 @@ mod tests {
         assert_judged(&with(&[read((9, 10), 1), read((11, 12), 2)]), true);
         assert_judged(&with(&[read((9, 10), 2), read((11, 12), 1)]), false);
         assert_judged(&[read((0, 1), 7)], false);
+    }
+
+    #[test]
+    fn many_that_were_not_confirmed_are_judged_one_by_one() {
+        let lost = (1..=40).map(|id| write((0, 1), id, None, false));
+        let reads = (1..=40).map(|id| read((10 * id, 10 * id + 1), id));
+        let judged = check_linearizable(&lost.chain(reads).collect::<Vec<_>>());
+        assert!(judged.is_ok(), "{judged:?}");
+    }
+
+    #[test]
+    fn many_that_nobody_saw_are_no_possibilities_each() {
+        let unseen = (1..=30).map(|id| write((0, 100), id, None, true));
+        let seen = [write((0, 1), 50, None, true), read((2, 3), 50)];
+        let all: Vec<_> = unseen.chain(seen).collect();
+        let judged = check_linearizable(&all);
+        assert!(judged.is_ok(), "{judged:?}");
+        let late = [&all[..], &[read((101, 102), 50)]].concat();
+        assert!(check_linearizable(&late).is_ok(), "the others came before");
+        let after = [
+            &late[..],
+            &[write((103, 104), 51, None, true), read((105, 106), 50)],
+        ]
+        .concat();
+        assert!(check_linearizable(&after).is_err());
     }
 
     #[test]

@@ -506,6 +506,33 @@ fn a_borrowed_cachelet_keeps_its_hot_keys_over_maps_until_they_take_it_away() {
 }
 
 #[test]
+fn keys_that_have_come_from_another_server_get_replicas_when_a_map_says_that_they_have() {
+    let other = WorkerRef {
+        server: ServerId(2),
+        worker: 0,
+    };
+    let migrating = map(|d| {
+        d.epoch = Epoch(8);
+        d.cachelets[usize::from(cachelet().0)] = Some(other);
+    });
+    let mut home = Home::new(config());
+    home.hot.handle_map(home.now(), migrating, ME);
+    home.hot.handle_came(cachelet(), false);
+    home.read_for(1200);
+    assert_eq!(
+        home.state(),
+        State::Cold,
+        "clients with this map look for copies at the shadows of server 2"
+    );
+    assert_eq!(home.sent(), []);
+    home.hot.handle_host_by_map(cachelet());
+    home.hot
+        .handle_map(home.now(), map(|d| d.epoch = Epoch(9)), ME);
+    home.read();
+    assert_eq!(home.state(), State::HotPending);
+}
+
+#[test]
 fn confirmations_that_nobody_asked_for_are_ignored() {
     let mut home = Home::hot();
     let tag = PropagationTag {
