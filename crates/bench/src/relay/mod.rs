@@ -293,7 +293,7 @@ impl Worker {
             under_way: 0,
             ended: false,
             over: false,
-            keys: (number % 2 == 0 && !self.path.toll.is_zero()).then(KeyCounter::default),
+            keys: (number.is_multiple_of(2) && !self.path.toll.is_zero()).then(KeyCounter::default),
         };
         let pair = Pair {
             sockets: [client, server],

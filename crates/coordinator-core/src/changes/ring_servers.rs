@@ -173,9 +173,17 @@ impl Led {
         Ok(self.leaves(ring, server, request.what == ServerOrder::Lose))
     }
 
-    /// What is shown of servers that are not reached.
-    pub(super) fn unreached(&self, ring: &LedRing, now: Instant) -> Vec<RingUnreachedView> {
+    /// What is shown of servers that are not reached. Those that own nothing may be away, but for one that comes.
+    pub(super) fn unreached(
+        &self,
+        ring: &LedRing,
+        present: &Ring,
+        now: Instant,
+    ) -> Vec<RingUnreachedView> {
+        let comes = ring.plan.newcomer().filter(|_| self.change.is_under_way());
         let unreached = self.reach.unreached.iter();
+        let unreached =
+            unreached.filter(|(server, _)| present.owns(**server) || comes == Some(**server));
         let view = unreached.map(|(server, said)| RingUnreachedView {
             server: ring.name_of(*server),
             proxies: said.len(),
@@ -202,9 +210,6 @@ impl Changes {
             let ordered = led.ordered(of, &ring, request)?;
             Ok(of.next(stage, ordered)?)
         })?;
-        if let Some(newcomer) = plan.newcomer() {
-            self.led(pool)?.reach.forget(newcomer);
-        }
         self.order(now, pool, plan, ChangeNews::PlanOrdered);
         Ok(())
     }

@@ -23,6 +23,8 @@ impl Led {
             return false;
         }
         if let Some(plan) = ring.waiting.take() {
+            // Another server may have had this place.
+            plan.newcomer().inspect(|it| self.reach.forget(*it));
             ring.plan = plan;
         }
         let followers = self.change.followers().len();

@@ -157,7 +157,7 @@ impl Changes {
                 None => Vec::new(),
             },
             settings: ring.settings,
-            unreached: self.pools[pool].unreached(ring, now),
+            unreached: self.pools[pool].unreached(ring, &present, now),
             slot: slots.last.as_ref().map(|slot| ring.slot_of(&present, slot)),
         })
     }

@@ -121,6 +121,7 @@ fn a_server_that_no_proxy_reaches_goes_to_its_neighbours() {
     for server in [0, 2, 3] {
         assert!(after[server] > before[server]);
     }
+    assert_eq!(proxies.view().unreached, [], "it owns nothing");
     // It comes back, and has nothing before it is added.
     for (_, unreached) in &mut proxies.all {
         unreached.clear();
@@ -261,7 +262,12 @@ fn a_server_that_comes_gets_a_fair_part_and_one_that_is_drained_keeps_nothing() 
         .collect();
     assert_eq!(names, ["m1", "m2", "m3", "10.0.0.9:11212"]);
     proxies.pass(LOOK_MS + WARMING_MS + CLOSING_MS + 2000);
-    // Another one takes its place.
+    // Another one takes its place, when a proxy is back that did not reach the former one.
+    proxies.lose(1, |_| true);
+    proxies.pass(500);
+    for (_, unreached) in &mut proxies.all {
+        unreached.clear();
+    }
     proxies.order(ServerOrder::Add, "10.0.0.8").unwrap();
     assert_eq!(proxies.plan().placement.servers[1].identity(), "10.0.0.8");
     proxies.pass(LOOK_MS + WARMING_MS + CLOSING_MS + 2000);
