@@ -10,7 +10,7 @@ use crate::server_list::ServerList;
 use evenkeel_control::rings::{BadPlan, RingPlan};
 use evenkeel_placement::ring::{GRAINS_OF_RING, Ring, Slice, grain_of};
 use evenkeel_schemes::generation::{PREFIX_LEN, mask, name_prefix, taken_apart};
-use evenkeel_schemes::stage::Step;
+use evenkeel_schemes::stage::{Stage, Step};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -28,6 +28,38 @@ pub struct PlannedRing {
     after: Option<Ring>,
     /// Of the ring before the moves and of the one behind them.
     grains: [GrainIndex; 2],
+    /// Of the slices of both, in their order.
+    places: [Vec<SlicePlace>; 2],
+}
+
+/// What keys of a slice have in common.
+#[derive(Clone, Copy, Debug)]
+struct SlicePlace {
+    owner: u16,
+    /// It is one that has changed hands, behind the moves.
+    moves: bool,
+    /// What stands before the keys in names.
+    prefix: Option<[u8; PREFIX_LEN]>,
+}
+
+/// A ring as it is at a stage, for keys that stay where they are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SteadyRing<'r> {
+    ring: &'r Ring,
+    places: &'r [SlicePlace],
+    /// At this stage all do.
+    all_stay: bool,
+}
+
+impl SteadyRing<'_> {
+    /// The server, by its place in the list, that has a key of this hash, and what stands before the key in its name. `None` for one that
+    /// changes hands. O(1) as [`Ring::slice_of`].
+    #[inline]
+    pub fn find(&self, hash: u32) -> Option<(usize, Option<[u8; PREFIX_LEN]>)> {
+        let place = &self.places[self.ring.slice_of(hash)];
+        let stays = self.all_stay || !place.moves;
+        stays.then_some((usize::from(place.owner), place.prefix))
+    }
 }
 
 /// The grains of a ring, to be found by hash.
@@ -59,7 +91,8 @@ impl GrainIndex {
     }
 
     /// Which one a hash is in. No grain goes over the end of a cell. O(log grains of the cell).
-    fn find(&self, hash: u32) -> usize {
+    #[inline]
+    pub fn find(&self, hash: u32) -> usize {
         let first = self.cells[(hash >> CELL_BITS) as usize] as usize;
         let end = self.cells.get((hash >> CELL_BITS) as usize + 1);
         let end = end.map_or(self.lasts.len(), |end| *end as usize);
@@ -75,9 +108,15 @@ impl PlannedRing {
     pub fn new(plan: &RingPlan) -> Result<Self, BadPlan> {
         let after = plan.moved()?;
         let list = ServerList::new(plan.placement.clone())?;
-        let grains = [GrainIndex::new(&plan.ring), GrainIndex::new(&after)];
+        let rings = [&plan.ring, &after];
+        let place = |slice: &Slice| SlicePlace {
+            owner: slice.owner,
+            moves: plan.ring.slices()[plan.ring.slice_of(slice.end)].generation != slice.generation,
+            prefix: name_prefix(plan.incarnation, slice.generation),
+        };
         Ok(PlannedRing {
-            grains,
+            grains: rings.map(GrainIndex::new),
+            places: rings.map(|ring| ring.slices().iter().map(place).collect()),
             number: plan.number,
             incarnation: plan.incarnation,
             list: Arc::new(list),
@@ -124,10 +163,23 @@ impl PlannedRing {
         &self.grains[usize::from(has_moved)]
     }
 
-    /// The grain of a name's key.
-    pub(crate) fn grain(&self, name: &[u8], has_moved: bool) -> usize {
-        let hash = self.list.hashed(taken_apart(name).1).1 as u32;
-        self.grains(has_moved).find(hash)
+    /// By which hash the key of a name is dealt out.
+    #[inline]
+    pub(crate) fn hash(&self, name: &[u8]) -> u64 {
+        self.list.hashed(taken_apart(name).1).1
+    }
+
+    /// Where keys are that stay there at a stage.
+    #[inline]
+    pub(crate) fn steady(&self, stage: Stage) -> SteadyRing<'_> {
+        // For keys that stay both rings say the same.
+        let has_moved = stage != Stage::Former;
+        let after = self.after.as_ref().filter(|_| has_moved);
+        SteadyRing {
+            ring: after.unwrap_or(&self.before),
+            places: &self.places[usize::from(has_moved)],
+            all_stay: matches!(stage, Stage::Former | Stage::Done),
+        }
     }
 
     /// Whether the key of a name is in a part that changes hands.

@@ -57,10 +57,17 @@ pub(crate) fn shared_values(
     let Progress::Shared(others) = mem::replace(&mut request.progress, Progress::Answered) else {
         return Err(Unfit);
     };
-    let outcome = match reply {
-        Reply::Value(_) => Tally::GetHit,
-        Reply::End => Tally::GetMiss,
-        _ => Tally::Refused,
+    let client = core.clients.get_mut(tag.client);
+    let rename = client.and_then(|client| Some(client.slot(tag.slot)?.rename));
+    let rename = rename.and_then(|rename| core.routing.renames.get(rename));
+    let (outcome, reply) = match reply {
+        Reply::Value(value) if show::is_hidden(rename, value) => {
+            core.counts.stats.placeholders_met += 1;
+            (Tally::GetMiss, &Reply::End)
+        }
+        Reply::Value(_) => (Tally::GetHit, reply),
+        Reply::End => (Tally::GetMiss, reply),
+        _ => (Tally::Refused, reply),
     };
     request.saw(raw.len(), outcome);
     if !is_value {
@@ -99,10 +106,12 @@ fn share(core: &mut ProxyCore, id: ClientId, slot: u64, reply: &Reply<'_>, raw: 
         return;
     };
     let answered = match reply {
-        Reply::Value(_) => {
+        Reply::Value(value) => {
             client.saw_answer(raw.len());
             let mut bytes = core.spare.take();
-            bytes.extend_from_slice(raw);
+            let rename = client.slot(slot).map(|slot| slot.rename);
+            let rename = rename.and_then(|rename| core.routing.renames.get(rename));
+            show::value_as_sent(&mut bytes, rename, value, raw);
             Answered {
                 bytes,
                 is_error: false,

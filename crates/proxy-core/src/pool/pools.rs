@@ -5,6 +5,8 @@ use crate::failure::Failure;
 use crate::ids::{BackendId, PoolId};
 use crate::output::{Outbox, Output};
 use crate::pipe::in_flight::Tag;
+use crate::pool::grain_counts::GrainCounts;
+use crate::pool::steady::SteadyPool;
 use crate::pool::{EvenkeelPool, Former, MemcachedPool, Pool};
 use crate::ring::unique_mask;
 use crate::route_flags::RouteFlags;
@@ -58,6 +60,21 @@ impl Pools {
     #[inline]
     pub fn cluster_mut(&mut self, pool: PoolId) -> Option<&mut EvenkeelPool> {
         self.get_mut(pool)?.cluster_mut()
+    }
+
+    /// Its servers for keys that stay where they are: see [`Pool::steady`].
+    #[inline]
+    pub fn steady(&self, pool: PoolId) -> Option<SteadyPool<'_>> {
+        self.get(pool)?.steady()
+    }
+
+    /// What grains of a pool's ring carry, where it has one.
+    #[inline]
+    pub fn grains_of(&mut self, pool: PoolId) -> Option<&mut GrainCounts> {
+        if !self.warms {
+            return None;
+        }
+        self.get_mut(pool)?.grains.as_mut()
     }
 
     /// The server that has a key in a pool, and what a request for it bears there. A pool that is gone has none.
