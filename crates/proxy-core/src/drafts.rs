@@ -36,6 +36,7 @@ pub(crate) struct LineKey<'k> {
 }
 
 impl LineKey<'_> {
+    #[inline]
     fn len(&self) -> usize {
         self.prefix.map_or(0, |prefix| prefix.len()) + self.key.len()
     }

@@ -45,6 +45,7 @@ pub(crate) fn set_step(
             pool.count_by_ring(now);
         }
     }
+    core.pools.step_told();
     begin_era(core);
     retry_all_parked(core, now);
 }

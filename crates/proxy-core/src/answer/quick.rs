@@ -57,8 +57,7 @@ fn quick_answer(
     if request.tag.ask != Ask::Values {
         return None;
     }
-    let tag = request.tag;
-    let client_id = tag.client;
+    let client_id = request.tag.client;
     if let Some(log) = &core.log
         && log.picks(took)
     {
@@ -69,11 +68,16 @@ fn quick_answer(
         client,
         counts: &mut core.counts,
         spare: &mut core.spare,
-        grains: core.pools.grains_of(tag.pool),
+        grains: core.pools.grains_of(request.tag.pool),
     };
     let taken = match &mut request.progress {
         Progress::Nothing => {
-            let taken = shelf.one((tag.slot, tag.hash.0), question, input, limits)?;
+            let taken = shelf.one(
+                (request.tag.slot, request.tag.hash.0),
+                question,
+                input,
+                limits,
+            )?;
             backend.answered();
             backend.measure(now, &mut shelf.counts.routes);
             backend.drop_awaited();

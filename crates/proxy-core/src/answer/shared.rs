@@ -23,7 +23,7 @@ use crate::show::Unfit;
 use crate::stats::counters::Tally;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
-use core::mem;
+use core::{iter, mem};
 use evenkeel_protocol::{Reply, text};
 use evenkeel_types::Instant;
 
@@ -57,8 +57,11 @@ pub(crate) fn shared_values(
     let Progress::Shared(others) = mem::replace(&mut request.progress, Progress::Answered) else {
         return Err(Unfit);
     };
-    let client = core.clients.get_mut(tag.client);
-    let rename = client.and_then(|client| Some(client.slot(tag.slot)?.rename));
+    // Any of them knows, as long as its connection is there.
+    let mut askers = iter::once((tag.client, tag.slot)).chain(others.iter().copied());
+    let clients = &mut core.clients;
+    let rename =
+        askers.find_map(|(client, slot)| Some(clients.get_mut(client)?.slot(slot)?.rename));
     let rename = rename.and_then(|rename| core.routing.renames.get(rename));
     let (outcome, reply) = match reply {
         Reply::Value(value) if show::is_hidden(rename, value) => {

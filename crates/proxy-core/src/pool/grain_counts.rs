@@ -40,9 +40,13 @@ impl GrainCounts {
         let Some(GrainCounted(_, gets, hits, sets, all)) = self.counts.get_mut(grain) else {
             return;
         };
-        *gets += u64::from(is_read);
-        *hits += u64::from(is_read && outcome == Tally::GetHit);
-        *sets += u64::from(!is_read);
+        match is_read {
+            true => {
+                *gets += 1;
+                *hits += u64::from(outcome == Tally::GetHit);
+            }
+            false => *sets += 1,
+        }
         *all += bytes as u64;
     }
 

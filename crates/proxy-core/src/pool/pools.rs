@@ -29,6 +29,8 @@ pub(crate) struct Pools {
     watches: bool,
     /// Whether a pool takes the place of another.
     warms: bool,
+    /// A pool may have been told a step that is not acknowledged.
+    may_be_behind: bool,
 }
 
 impl Pools {
@@ -197,6 +199,18 @@ impl Pools {
     pub fn look_for_former_pools(&mut self) {
         let warms = self.iter().any(|(_, pool)| pool.former.is_some());
         self.warms = warms;
+        self.may_be_behind = warms;
+    }
+
+    /// A pool has been told a step.
+    pub fn step_told(&mut self) {
+        self.may_be_behind = true;
+    }
+
+    /// Whether there may be steps to acknowledge.
+    #[inline]
+    pub fn may_be_behind(&self) -> bool {
+        self.may_be_behind
     }
 
     /// The pool of this name that a coordinator leads.
@@ -208,15 +222,14 @@ impl Pools {
     }
 
     /// Pools that have been told a step which is not acknowledged, and what it is.
-    pub fn unsettled(&self) -> Vec<(PoolId, Former)> {
-        if !self.warms {
-            return Vec::new();
-        }
+    pub fn unsettled(&mut self) -> Vec<(PoolId, Former)> {
         let behind = |former: &Former| former.acknowledged < former.version();
         let pools = self
             .iter()
             .filter_map(|(id, pool)| Some((id, pool.former?)));
-        pools.filter(|(_, former)| behind(former)).collect()
+        let found: Vec<_> = pools.filter(|(_, former)| behind(former)).collect();
+        self.may_be_behind = !found.is_empty();
+        found
     }
 
     /// Looks whether any pool looks for hot keys.

@@ -32,7 +32,7 @@ impl<'p> SteadyPool<'p> {
     }
 
     /// Where a key of an application is. `None` if it changes hands, or may have no name there.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, key: &[u8]) -> Option<KeyPlace> {
         let Some(ring) = &self.ring else {
             let (to, hash) = self.servers.home_and_hash(key);
