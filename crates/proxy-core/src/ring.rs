@@ -7,6 +7,7 @@
 //! of, and a request that has one finds its server whatever the stage is by then.
 
 use crate::server_list::ServerList;
+use core::array;
 use evenkeel_control::rings::{BadPlan, RingPlan};
 use evenkeel_placement::ring::{GRAINS_OF_RING, Ring, Slice, grain_of};
 use evenkeel_schemes::generation::{PREFIX_LEN, mask, name_prefix, taken_apart};
@@ -68,7 +69,7 @@ pub(crate) struct GrainIndex {
     /// The last hash of each.
     lasts: Vec<u32>,
     /// Of each cell of the ring, the first grain that ends in it or behind it.
-    cells: Vec<u32>,
+    cells: Box<[u32; GRAINS_OF_RING as usize]>,
 }
 
 /// Bits of a hash below its cell.
@@ -78,9 +79,9 @@ impl GrainIndex {
     fn new(ring: &Ring) -> Self {
         let grains = ring.grains();
         let lasts: Vec<u32> = grains.iter().map(|grain| grain.part.last).collect();
-        let cells = (0..GRAINS_OF_RING).map(|cell| grain_of(&grains, cell << CELL_BITS) as u32);
+        let cell = |cell: usize| grain_of(&grains, (cell as u32) << CELL_BITS) as u32;
         GrainIndex {
-            cells: cells.collect(),
+            cells: Box::new(array::from_fn(cell)),
             lasts,
         }
     }
@@ -94,9 +95,15 @@ impl GrainIndex {
     #[inline]
     pub fn find(&self, hash: u32) -> usize {
         let first = self.cells[(hash >> CELL_BITS) as usize] as usize;
-        if hash <= self.lasts[first] {
-            return first;
+        match self.lasts.get(first) {
+            Some(last) if hash <= *last => first,
+            _ => self.search(hash, first),
         }
+    }
+
+    /// The same of a hash behind the first grain of its cell.
+    #[inline(never)]
+    fn search(&self, hash: u32, first: usize) -> usize {
         let end = self.cells.get((hash >> CELL_BITS) as usize + 1);
         let end = end.map_or(self.lasts.len(), |end| *end as usize);
         first + self.lasts[first..end].partition_point(|last| *last < hash)

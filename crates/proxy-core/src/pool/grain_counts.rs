@@ -40,14 +40,13 @@ impl GrainCounts {
         let Some(GrainCounted(_, gets, hits, sets, all)) = self.counts.get_mut(grain) else {
             return;
         };
-        match is_read {
-            true => {
-                *gets += 1;
-                *hits += u64::from(outcome == Tally::GetHit);
-            }
-            false => *sets += 1,
-        }
         *all += bytes as u64;
+        if is_read {
+            *gets += 1;
+            *hits += u64::from(outcome == Tally::GetHit);
+        } else {
+            *sets += 1;
+        }
     }
 
     /// All that was counted, and for how many microseconds.

@@ -200,7 +200,7 @@ struct KnownPool<'p>(Option<(PoolId, SteadyPool<'p>)>);
 
 impl<'p> KnownPool<'p> {
     /// Where a key is that goes to a pool; `None` if there is no pool, it is no plain one, or the key does not stay there.
-    #[inline]
+    #[inline(always)]
     fn find(
         &mut self,
         pools: &'p Pools,

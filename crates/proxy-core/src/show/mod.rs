@@ -148,11 +148,12 @@ pub(crate) fn value_as_sent(
 /// Appends what begins with a `VALUE` of a server, without so many bytes that stand before the application's key.
 #[inline]
 pub(crate) fn put_value(out: &mut Vec<u8>, before_key: usize, value: &[u8]) {
-    if before_key == 0 {
-        return out.extend_from_slice(value);
+    let mut rest = value;
+    if before_key > 0 {
+        out.extend_from_slice(VALUE);
+        rest = &value[VALUE.len() + before_key..];
     }
-    out.extend_from_slice(VALUE);
-    out.extend_from_slice(&value[VALUE.len() + before_key..]);
+    out.extend_from_slice(rest);
 }
 
 /// Whether a `VALUE` of a server is shown to nobody, because a mark of ours is there.
