@@ -8,7 +8,7 @@
 DEMO_ARGS ?=
 TEST_ARGS ?=
 BENCH_ARGS ?=
-# What bench-instructions counts: server or proxy
+# What bench-instructions counts: server, proxy, ring or fill
 PART ?= server
 
 help: ## List the targets that people need

@@ -274,36 +274,39 @@ impl Client {
 
     /// Makes room for the answer to a `get` of one key.
     #[inline]
-    pub fn push_key(&mut self, route: RouteId) -> u64 {
+    pub fn push_key(&mut self, rename: RenameId, route: RouteId) -> u64 {
         let show = Show::Value {
             with_cas: false,
             last: true,
         };
         self.waiting += 1;
         self.ring.push_back(Slot {
+            rename,
             route,
             ..Slot::new(show, State::Waiting)
         });
         self.first + self.ring.len() as u64 - 1
     }
 
-    /// Makes room for the answer to a `get` of several keys, which go these routes. Returns the first one's
+    /// Makes room for the answer to a `get` of several keys, which are called so and go these routes. Returns the first one's
     /// place.
     #[inline]
-    pub fn push_keys(&mut self, routes: impl ExactSizeIterator<Item = RouteId>) -> u64 {
+    pub fn push_keys(&mut self, keys: impl ExactSizeIterator<Item = (RenameId, RouteId)>) -> u64 {
         let first = self.first + self.ring.len() as u64;
-        let count = routes.len();
+        let count = keys.len();
         self.waiting += count;
-        self.ring.extend(routes.zip(1..).map(|(route, nth)| {
-            let show = Show::Value {
-                with_cas: false,
-                last: nth == count,
-            };
-            Slot {
-                route,
-                ..Slot::new(show, State::Waiting)
-            }
-        }));
+        self.ring
+            .extend(keys.zip(1..).map(|((rename, route), nth)| {
+                let show = Show::Value {
+                    with_cas: false,
+                    last: nth == count,
+                };
+                Slot {
+                    rename,
+                    route,
+                    ..Slot::new(show, State::Waiting)
+                }
+            }));
         first
     }
 

@@ -135,6 +135,7 @@ fn take_over_pool(core: &mut ProxyCore, now: Instant, wanted: &PoolConfig) -> Po
     let id = kept.unwrap_or_else(|| core.pools.insert(new_pool(wanted, lease_seed)));
     if let Some(pool) = core.pools.get_mut(id) {
         pool.settings = wanted.settings.clone();
+        pool.grains = pool.grains.take().filter(|_| pool.settings.adaptive);
     }
     if let PoolKind::Memcached(list) = &wanted.kind {
         // Where there is a ring, it says which servers there are.

@@ -6,7 +6,8 @@ use crate::pipe::in_flight::{Ask, Group, GroupKey, Progress, Tag};
 use core::mem;
 use evenkeel_protocol::compose::number;
 use evenkeel_protocol::text;
-use evenkeel_types::Instant;
+use evenkeel_schemes::generation::PREFIX_LEN;
+use evenkeel_types::{Instant, KeyHash};
 
 /// The line for one server while the keys of a multi-get are dealt out.
 #[derive(Debug)]
@@ -21,6 +22,24 @@ struct GroupDraft {
     route: RouteId,
     /// How often the keys were put to a server before, and when they are given up.
     again: Option<(u8, Instant)>,
+}
+
+/// A key for such a line, whose answer goes into a slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineKey<'k> {
+    /// What stands before it, where servers know it by a name.
+    pub prefix: Option<[u8; PREFIX_LEN]>,
+    pub key: &'k [u8],
+    /// By which it was dealt out.
+    pub hash: u64,
+    pub slot: u64,
+}
+
+impl LineKey<'_> {
+    #[inline]
+    fn len(&self) -> usize {
+        self.prefix.map_or(0, |prefix| prefix.len()) + self.key.len()
+    }
 }
 
 /// What a key is asked for with, and where.
@@ -88,7 +107,7 @@ pub(crate) struct Drafts {
 impl Drafts {
     /// Whether the key has a place in the line for its server.
     #[inline]
-    pub fn room(&self, line: &Line, key: &[u8]) -> Room {
+    pub fn room(&self, line: &Line, key: &LineKey<'_>) -> Room {
         match self.lines.get(line.to.0.slot as usize) {
             None => Room::NotBegun,
             Some(draft) if draft.keys.is_empty() => Room::NotBegun,
@@ -119,13 +138,17 @@ impl Drafts {
 
     /// Adds a key, for which there is room, to the line for its server.
     #[inline]
-    pub fn add(&mut self, to: BackendId, key: &[u8], slot: u64) {
+    pub fn add(&mut self, to: BackendId, key: &LineKey<'_>) {
         let draft = &mut self.lines[to.0.slot as usize];
         draft.line.push(b' ');
-        draft.line.extend_from_slice(key);
+        if let Some(prefix) = &key.prefix {
+            draft.line.extend_from_slice(prefix);
+        }
+        draft.line.extend_from_slice(key.key);
         draft.keys.push(GroupKey {
-            slot,
+            slot: key.slot,
             end: draft.line.len() as u32,
+            hash: key.hash as u32,
         });
     }
 
@@ -166,6 +189,7 @@ impl Drafts {
         };
         let (retries, give_up) = draft.again.unwrap_or((0, now));
         let tag = Tag {
+            hash: KeyHash(first.hash.into()),
             route: draft.route,
             is_read: draft.exptime.is_none(),
             retries,

@@ -77,7 +77,7 @@ impl ProxyCore {
     /// A turn is over: acknowledges steps before which nothing is under way any more.
     #[inline]
     pub fn end_turn(&mut self) {
-        if self.pools.warms() {
+        if self.pools.may_be_behind() {
             settle_steps(self);
         }
     }

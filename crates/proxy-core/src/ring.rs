@@ -7,6 +7,7 @@
 //! of, and a request that has one finds its server whatever the stage is by then.
 
 use crate::server_list::ServerList;
+use core::array;
 use evenkeel_control::rings::{BadPlan, RingPlan};
 use evenkeel_placement::ring::{GRAINS_OF_RING, Ring, Slice, grain_of};
 use evenkeel_schemes::generation::{PREFIX_LEN, mask, name_prefix, taken_apart};
@@ -30,6 +31,38 @@ pub struct PlannedRing {
     is_loss: bool,
     /// Of the ring before the moves and of the one behind them.
     grains: [GrainIndex; 2],
+    /// Of the slices of both, in their order.
+    places: [Vec<SlicePlace>; 2],
+}
+
+/// What keys of a slice have in common.
+#[derive(Clone, Copy, Debug)]
+struct SlicePlace {
+    owner: u16,
+    /// It is one that has changed hands, behind the moves.
+    moves: bool,
+    /// What stands before the keys in names.
+    prefix: Option<[u8; PREFIX_LEN]>,
+}
+
+/// A ring as it is at a stage, for keys that stay where they are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SteadyRing<'r> {
+    ring: &'r Ring,
+    places: &'r [SlicePlace],
+    /// At this stage all do.
+    all_stay: bool,
+}
+
+impl SteadyRing<'_> {
+    /// The server, by its place in the list, that has a key of this hash, and what stands before the key in its name. `None` for one that
+    /// changes hands. O(1) as [`Ring::slice_of`].
+    #[inline]
+    pub fn find(&self, hash: u32) -> Option<(usize, Option<[u8; PREFIX_LEN]>)> {
+        let place = &self.places[self.ring.slice_of(hash)];
+        let stays = self.all_stay || !place.moves;
+        stays.then_some((usize::from(place.owner), place.prefix))
+    }
 }
 
 /// The grains of a ring, to be found by hash.
@@ -38,7 +71,7 @@ pub(crate) struct GrainIndex {
     /// The last hash of each.
     lasts: Vec<u32>,
     /// Of each cell of the ring, the first grain that ends in it or behind it.
-    cells: Vec<u32>,
+    cells: Box<[u32; GRAINS_OF_RING as usize]>,
 }
 
 /// Bits of a hash below its cell.
@@ -48,9 +81,9 @@ impl GrainIndex {
     fn new(ring: &Ring) -> Self {
         let grains = ring.grains();
         let lasts: Vec<u32> = grains.iter().map(|grain| grain.part.last).collect();
-        let cells = (0..GRAINS_OF_RING).map(|cell| grain_of(&grains, cell << CELL_BITS) as u32);
+        let cell = |cell: usize| grain_of(&grains, (cell as u32) << CELL_BITS) as u32;
         GrainIndex {
-            cells: cells.collect(),
+            cells: Box::new(array::from_fn(cell)),
             lasts,
         }
     }
@@ -60,9 +93,19 @@ impl GrainIndex {
         self.lasts.len()
     }
 
-    /// Which one a hash is in. No grain goes over the end of a cell. O(log grains of the cell).
-    fn find(&self, hash: u32) -> usize {
+    /// Which one a hash is in. No grain goes over the end of a cell, and most cells have one. O(log grains of the cell).
+    #[inline]
+    pub fn find(&self, hash: u32) -> usize {
         let first = self.cells[(hash >> CELL_BITS) as usize] as usize;
+        match self.lasts.get(first) {
+            Some(last) if hash <= *last => first,
+            _ => self.search(hash, first),
+        }
+    }
+
+    /// The same of a hash behind the first grain of its cell.
+    #[inline(never)]
+    fn search(&self, hash: u32, first: usize) -> usize {
         let end = self.cells.get((hash >> CELL_BITS) as usize + 1);
         let end = end.map_or(self.lasts.len(), |end| *end as usize);
         first + self.lasts[first..end].partition_point(|last| *last < hash)
@@ -77,9 +120,15 @@ impl PlannedRing {
     pub fn new(plan: &RingPlan) -> Result<Self, BadPlan> {
         let after = plan.moved()?;
         let list = ServerList::new(plan.placement.clone())?;
-        let grains = [GrainIndex::new(&plan.ring), GrainIndex::new(&after)];
+        let rings = [&plan.ring, &after];
+        let place = |slice: &Slice| SlicePlace {
+            owner: slice.owner,
+            moves: plan.ring.slices()[plan.ring.slice_of(slice.end)].generation != slice.generation,
+            prefix: name_prefix(plan.incarnation, slice.generation),
+        };
         Ok(PlannedRing {
-            grains,
+            grains: rings.map(GrainIndex::new),
+            places: rings.map(|ring| ring.slices().iter().map(place).collect()),
             number: plan.number,
             incarnation: plan.incarnation,
             list: Arc::new(list),
@@ -142,10 +191,30 @@ impl PlannedRing {
         &self.grains[usize::from(has_moved)]
     }
 
-    /// The grain of a name's key.
-    pub(crate) fn grain(&self, name: &[u8], has_moved: bool) -> usize {
-        let hash = self.list.hashed(taken_apart(name).1).1 as u32;
-        self.grains(has_moved).find(hash)
+    /// By which hash the key of a name is dealt out.
+    #[inline]
+    pub(crate) fn hash(&self, name: &[u8]) -> u64 {
+        self.list.hashed(taken_apart(name).1).1
+    }
+
+    /// The ring before the moves or the one behind them, and what is known of its slices.
+    #[inline]
+    fn ring(&self, has_moved: bool) -> (&Ring, &[SlicePlace]) {
+        let after = self.after.as_ref().filter(|_| has_moved);
+        let places = &self.places[usize::from(has_moved)];
+        (after.unwrap_or(&self.before), places)
+    }
+
+    /// Where keys are that stay there at a stage.
+    #[inline]
+    pub(crate) fn steady(&self, stage: Stage) -> SteadyRing<'_> {
+        // For keys that stay both rings say the same.
+        let (ring, places) = self.ring(stage != Stage::Former);
+        SteadyRing {
+            ring,
+            places,
+            all_stay: matches!(stage, Stage::Former | Stage::Done),
+        }
     }
 
     /// Whether the key of a name is in a part that changes hands.
@@ -169,9 +238,9 @@ impl PlannedRing {
 
     /// What the item of a key is called, before the moves or behind them: what stands before the key, if anything does.
     pub(crate) fn name_prefix(&self, key: &[u8], has_moved: bool) -> Option<[u8; PREFIX_LEN]> {
-        let (before, after) = self.slices(key);
-        let slice = if has_moved { after } else { before };
-        name_prefix(self.incarnation, slice.generation)
+        let (ring, places) = self.ring(has_moved);
+        let hash = self.list.hashed(key).1 as u32;
+        places[ring.slice_of(hash)].prefix
     }
 
     /// Another name of the item that has this one, before the moves or behind them.

@@ -1,7 +1,8 @@
 //! Memory that is used again for each request.
 
-use crate::ids::{BackendId, PoolId, RouteId};
-use crate::routes::Renamed;
+use crate::ids::{PoolId, RouteId};
+use crate::pool::steady::KeyPlace;
+use crate::routes::{RenameId, Renamed};
 use evenkeel_protocol::KeyAt;
 
 /// What is at hand for the request in hand, so that none needs memory of its own.
@@ -25,6 +26,7 @@ pub(crate) struct Scratch {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyHome {
     pub pool: PoolId,
-    pub to: BackendId,
+    pub place: KeyPlace,
+    pub rename: RenameId,
     pub route: RouteId,
 }

@@ -41,6 +41,7 @@ impl ServerList {
     }
 
     /// The part of a key that decides where it lives, and its hash.
+    #[inline]
     pub fn hashed<'k>(&self, key: &'k [u8]) -> (&'k [u8], u64) {
         self.placement.hashed(key)
     }

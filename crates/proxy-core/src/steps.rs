@@ -49,6 +49,7 @@ pub(crate) fn set_step(
             meet_servers(core, now, id);
         }
     }
+    core.pools.step_told();
     begin_era(core);
     retry_all_parked(core, now);
 }

@@ -6,7 +6,7 @@
 //! Two servers give the same CAS uniques to different items. So applications see a unique with the generation in its
 //! [highest bits](mask): one that was read before a move meets nothing behind it.
 
-use crate::name::{Kind, Name, number_of, prefix};
+use crate::name::{Kind, MARK, number_of, prefix};
 
 /// Bits of a ring's incarnation: eight letters of six.
 pub const INCARNATION_BITS: u32 = 48;
@@ -16,6 +16,9 @@ pub const GENERATION_MAX: u64 = (1 << 24) - 1;
 
 /// Bytes before the key of an item of a generation.
 pub const PREFIX_LEN: usize = Kind::Generation.prefix_len();
+
+/// Where the letters of the generation stand in a name: behind those of the incarnation.
+const GENERATION_AT: core::ops::Range<usize> = PREFIX_LEN - 5..PREFIX_LEN - 1;
 
 /// Bits of a unique below the generation. A server that stores 100,000 items a second counts for two months to fill them.
 const UNIQUE_BITS: u32 = 39;
@@ -27,16 +30,21 @@ pub fn name_prefix(incarnation: u64, generation: u64) -> Option<[u8; PREFIX_LEN]
     (generation > 0).then(|| prefix(Kind::Generation, token))
 }
 
-/// The generation and the application's key in what a server calls an item of a ring.
+/// The generation and the application's key in what a server calls an item of a ring. What only looks like a name is no application's key
+/// there, so that the letters are not looked at one by one.
 #[inline]
 pub fn taken_apart(name: &[u8]) -> (u64, &[u8]) {
-    match Name::parse(name) {
-        Some(parsed) if parsed.kind == Kind::Generation => {
-            let token = number_of(parsed.token);
-            ((token >> INCARNATION_BITS) as u64, parsed.key)
+    match name.split_at_checked(PREFIX_LEN) {
+        Some((prefix, key)) if is_prefix(prefix) && !key.is_empty() => {
+            (number_of(&prefix[GENERATION_AT]), key)
         }
         _ => (0, name),
     }
+}
+
+#[inline]
+fn is_prefix(prefix: &[u8]) -> bool {
+    prefix.starts_with(&[MARK, Kind::Generation.letter()]) && prefix.ends_with(b":")
 }
 
 /// What uniques of a generation are combined with (exclusive or) where an application sees them, and what those it names are combined with

@@ -13,6 +13,20 @@ const END: u8 = b':';
 /// The letters of tokens, six bits each. None of them ends a word of the protocol.
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
+/// What each byte says as a letter of a token.
+const VALUES: [u8; 256] = {
+    let mut values = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < DIGITS.len() {
+        values[DIGITS[value] as usize] = value as u8;
+        value += 1;
+    }
+    values
+};
+
+/// Of bytes that are no letters.
+const NO_DIGIT: u8 = u8::MAX;
+
 /// Letters that 128 bits take.
 pub const HASH_DIGITS: usize = 22;
 
@@ -91,7 +105,8 @@ impl<'n> Name<'n> {
             .find(|kind| kind.letter() == *letter)?;
         let (token, rest) = rest.split_at_checked(kind.token_len())?;
         let key = rest.strip_prefix(&[END])?;
-        let is_token = token.iter().all(|letter| DIGITS.contains(letter));
+        let is_digit = |letter: &u8| VALUES[usize::from(*letter)] != NO_DIGIT;
+        let is_token = token.iter().all(is_digit);
         (is_token && !key.is_empty()).then_some(Name { kind, token, key })
     }
 }
@@ -113,12 +128,12 @@ pub fn prefix<const N: usize>(kind: Kind, token: u128) -> [u8; N] {
     name
 }
 
-/// The number that letters of a token say, its lowest six bits first. What is no letter counts as the first.
-pub fn number_of(token: &[u8]) -> u128 {
-    let digit = |letter: &u8| DIGITS.iter().position(|known| known == letter);
-    let digits = token.iter().rev();
+/// The number that letters of a token say, ten at most, its lowest six bits first. What is no letter counts as any.
+#[inline]
+pub fn number_of(letters: &[u8]) -> u64 {
+    let digits = letters.iter().rev();
     digits.fold(0, |number, letter| {
-        number << 6 | digit(letter).unwrap_or(0) as u128
+        number << 6 | u64::from(VALUES[usize::from(*letter)] & 63)
     })
 }
 
@@ -152,9 +167,13 @@ mod tests {
                     let found = Name::parse(&name).expect("a name");
                     assert_eq!((found.kind, found.key), (kind, key));
                     assert_eq!(found.token, &name[2..kind.prefix_len() - 1]);
+                    let parts = found.token.chunks(10).rev();
+                    let number = parts.fold(0, |number, part| {
+                        number << (6 * part.len()) | u128::from(number_of(part))
+                    });
                     let bits = (6 * kind.token_len()).min(127) as u32;
                     let all = (1 << bits) - 1;
-                    assert_eq!(number_of(found.token) & all, token & all);
+                    assert_eq!(number & all, token & all);
                 }
             }
         }

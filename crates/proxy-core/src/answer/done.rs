@@ -2,7 +2,8 @@
 
 use crate::composed::sent_key;
 use crate::ids::BackendId;
-use crate::pipe::in_flight::Asker;
+use crate::pipe::in_flight::{Ask, Asker, Progress};
+use crate::pool::Pool;
 use crate::under_way::log::log_answered;
 use crate::worker::ProxyCore;
 use evenkeel_protocol::KeyScratch;
@@ -20,23 +21,26 @@ pub(crate) fn done(core: &mut ProxyCore, id: BackendId) {
     core.close_if_retired(id);
 }
 
-/// In a pool whose hash space follows the load the grain of its key has carried it.
+/// In a pool whose hash space follows the load the grain of its key has carried it. What has several keys was counted key by key.
 #[inline(never)]
 fn count_by_grain(core: &mut ProxyCore, id: BackendId) {
     let backend = core.backends.get_mut(id);
     let Some((question, request)) = backend.and_then(|backend| backend.awaited()) else {
         return;
     };
-    let tag = request.tag;
-    if tag.asker != Asker::Client || !core.pools.is_adaptive(tag.pool) {
+    let (tag, outcome) = (request.tag, request.outcome);
+    let is_counted = matches!(request.progress, Progress::Group(_));
+    let ring = core.pools.get(tag.pool).and_then(Pool::ring);
+    let Some(ring) = ring.filter(|_| tag.asker == Asker::Client && !is_counted) else {
         return;
-    }
-    let bytes = question.len() as u64 + request.answer_bytes as u64;
-    let outcome = request.outcome;
+    };
     let mut scratch = KeyScratch::default();
-    if let Some(key) = sent_key(question)
-        && let Some(pool) = core.pools.get_mut(tag.pool)
-    {
-        pool.count_by_grain(key.decode(&mut scratch), tag.is_read, outcome, bytes);
+    let hash = match tag.ask {
+        Ask::Values => Some(tag.hash.0),
+        _ => sent_key(question).map(|key| ring.hash(key.decode(&mut scratch))),
+    };
+    let bytes = question.len() + request.answer_bytes as usize;
+    if let (Some(hash), Some(grains)) = (hash, core.pools.grains_of(tag.pool)) {
+        grains.count(hash, tag.is_read, outcome, bytes);
     }
 }

@@ -12,6 +12,7 @@ use crate::pipe::health::Sign;
 use crate::pipe::in_flight::{Ask, Asker, Progress, Question, Tag};
 use crate::pool::sent::wants_of;
 use crate::under_way::again::{ask_again, fail_unasked};
+use crate::under_way::apart::key_by_key;
 use crate::under_way::by_stage::ask_by_stage;
 use crate::under_way::catch_up::catch_up_if_idle;
 use crate::under_way::era::standing_changed;
@@ -216,7 +217,9 @@ pub(crate) fn lose(core: &mut ProxyCore, now: Instant, id: BackendId, loss: Loss
         } else if may_repeat && takes_again && may_have_moved(core, &tag) {
             core.counts.stats.requests_resent += 1;
             question.tag.retries += 1;
-            ask_by_stage(core, now, question);
+            for question in key_by_key(question) {
+                ask_by_stage(core, now, question);
+            }
         } else if may_repeat && takes_again {
             core.counts.stats.requests_resent += 1;
             ask_again(core, now, question, Ok(id));

@@ -7,8 +7,10 @@ use crate::ids::{BackendId, RouteId};
 use crate::output::Output;
 use crate::pipe::backend::Link;
 use crate::pipe::in_flight::{Ask, Group, Progress};
+use crate::pool::grain_counts::GrainCounts;
 use crate::routes::RenameId;
 use crate::show::kinds::Show;
+use crate::show::put_value;
 use crate::stats::counters::Tally;
 use crate::stats::counts::Counts;
 use crate::under_way::release::release;
@@ -66,10 +68,16 @@ fn quick_answer(
         client,
         counts: &mut core.counts,
         spare: &mut core.spare,
+        grains: core.pools.grains_of(request.tag.pool),
     };
     let taken = match &mut request.progress {
         Progress::Nothing => {
-            let taken = shelf.one(request.tag.slot, question, input, limits)?;
+            let taken = shelf.one(
+                (request.tag.slot, request.tag.hash.0),
+                question,
+                input,
+                limits,
+            )?;
             backend.answered();
             backend.measure(now, &mut shelf.counts.routes);
             backend.drop_awaited();
@@ -103,13 +111,22 @@ struct Shelf<'c> {
     client: &'c mut Client,
     counts: &'c mut Counts,
     spare: &'c mut Spare,
+    /// Of the pool that was asked, where it has a ring.
+    grains: Option<&'c mut GrainCounts>,
 }
 
 impl Shelf<'_> {
     /// The whole answer to a `get` of one key: its length.
-    fn one(&mut self, slot: u64, question: &[u8], input: &[u8], limits: &Limits) -> Option<usize> {
-        let (show, route) = self.shown_as(slot)?;
+    fn one(
+        &mut self,
+        (slot, hash): (u64, u64),
+        question: &[u8],
+        input: &[u8],
+        limits: &Limits,
+    ) -> Option<usize> {
+        let (show, rename, route) = self.shown_as(slot)?;
         if input.starts_with(text::END) {
+            self.carried(hash, Tally::GetMiss, question.len() + text::END.len());
             self.client.saw_answer(0);
             if self.client.is_front(slot) {
                 self.counts.shown(route, Tally::GetMiss, 0);
@@ -123,20 +140,22 @@ impl Shelf<'_> {
         let key = key_of_get(question)?;
         let len = scan_value_of(input, key, limits)?;
         let (value, behind) = input.split_at(len);
-        let value_len = len;
         if !behind.starts_with(text::END) {
             return None;
         }
+        let before_key = rename.before_key(key)?;
+        let value_len = len - before_key;
         let len = len + text::END.len();
+        self.carried(hash, Tally::GetHit, question.len() + len);
         let is_alone = matches!(show, Show::Value { last: true, .. });
         if is_alone && self.client.is_front(slot) && self.client.get_failure.is_none() {
-            self.client.out().extend_from_slice(&input[..len]);
+            put_value(self.client.out(), before_key, &input[..len]);
             self.client.pop_shown();
             self.client.saw_answer(len);
             self.counts.shown(route, Tally::GetHit, value_len);
             self.client.show_values(self.counts, self.spare);
         } else {
-            self.put(slot, (show, route), value);
+            self.put(slot, (show, route), before_key, value);
         }
         Some(len)
     }
@@ -150,44 +169,57 @@ impl Shelf<'_> {
         limits: &Limits,
     ) -> Option<usize> {
         let mut taken = 0;
-        while let Some((slot, place)) = group.next() {
-            let rest = &input[taken..];
-            let Some(shown) = self.shown_as(slot) else {
+        while let Some((key, place)) = group.next() {
+            let (rest, name) = (&input[taken..], &question[place]);
+            let Some((show, rename, route)) = self.shown_as(key.slot) else {
                 break;
             };
-            let Some(len) = scan_value_of(rest, &question[place], limits) else {
+            let Some(len) = scan_value_of(rest, name, limits) else {
                 break;
             };
-            self.put(slot, shown, &rest[..len]);
+            let Some(before_key) = rename.before_key(name) else {
+                break;
+            };
+            self.carried(key.hash.into(), Tally::GetHit, name.len() + 1 + len);
+            self.put(key.slot, (show, route), before_key, &rest[..len]);
             group.advance();
             taken += len;
         }
         (taken > 0).then_some(taken)
     }
 
-    /// How the application wants to see a value that it knows by the name that servers know, and its route.
+    /// How the application wants to see a value, what servers call its key, and its route.
     #[inline]
-    fn shown_as(&mut self, slot: u64) -> Option<(Show, RouteId)> {
+    fn shown_as(&mut self, slot: u64) -> Option<(Show, RenameId, RouteId)> {
         let slot = self.client.slot(slot)?;
-        let is_plain = slot.rename == RenameId::NONE;
-        matches!(slot.show, Show::Value { .. } if is_plain).then_some((slot.show, slot.route))
+        let is_value = matches!(slot.show, Show::Value { .. });
+        is_value.then_some((slot.show, slot.rename, slot.route))
     }
 
-    /// Shows a value, or keeps it for its turn.
+    /// The grain of a key, where it has one, has carried a read of so many bytes.
     #[inline]
-    fn put(&mut self, slot: u64, (show, route): (Show, RouteId), value: &[u8]) {
+    fn carried(&mut self, hash: u64, outcome: Tally, bytes: usize) {
+        if let Some(grains) = &mut self.grains {
+            grains.count(hash, true, outcome, bytes);
+        }
+    }
+
+    /// Shows a value whose key has so many bytes before it, or keeps it for its turn.
+    #[inline]
+    fn put(&mut self, slot: u64, (show, route): (Show, RouteId), before_key: usize, value: &[u8]) {
         let client = &mut *self.client;
         client.saw_answer(value.len());
         if client.is_front(slot) {
-            client.out().extend_from_slice(value);
+            put_value(client.out(), before_key, value);
             client.pop_shown();
             client.end_key(show);
-            self.counts.shown(route, Tally::GetHit, value.len());
+            self.counts
+                .shown(route, Tally::GetHit, value.len() - before_key);
             client.show_values(self.counts, self.spare);
             return;
         }
         let mut bytes = self.spare.take();
-        bytes.extend_from_slice(value);
+        put_value(&mut bytes, before_key, value);
         let answered = Answered {
             bytes,
             is_error: false,

@@ -23,7 +23,7 @@ use crate::show::Unfit;
 use crate::stats::counters::Tally;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
-use core::mem;
+use core::{iter, mem};
 use evenkeel_protocol::{Reply, text};
 use evenkeel_types::Instant;
 
@@ -57,10 +57,20 @@ pub(crate) fn shared_values(
     let Progress::Shared(others) = mem::replace(&mut request.progress, Progress::Answered) else {
         return Err(Unfit);
     };
-    let outcome = match reply {
-        Reply::Value(_) => Tally::GetHit,
-        Reply::End => Tally::GetMiss,
-        _ => Tally::Refused,
+    // Any of them knows, as long as its connection is there.
+    let mut askers = iter::once((tag.client, tag.slot)).chain(others.iter().copied());
+    let clients = &mut core.clients;
+    let rename =
+        askers.find_map(|(client, slot)| Some(clients.get_mut(client)?.slot(slot)?.rename));
+    let rename = rename.and_then(|rename| core.routing.renames.get(rename));
+    let (outcome, reply) = match reply {
+        Reply::Value(value) if show::is_hidden(rename, value) => {
+            core.counts.stats.placeholders_met += 1;
+            (Tally::GetMiss, &Reply::End)
+        }
+        Reply::Value(_) => (Tally::GetHit, reply),
+        Reply::End => (Tally::GetMiss, reply),
+        _ => (Tally::Refused, reply),
     };
     request.saw(raw.len(), outcome);
     if !is_value {
@@ -99,10 +109,12 @@ fn share(core: &mut ProxyCore, id: ClientId, slot: u64, reply: &Reply<'_>, raw: 
         return;
     };
     let answered = match reply {
-        Reply::Value(_) => {
+        Reply::Value(value) => {
             client.saw_answer(raw.len());
             let mut bytes = core.spare.take();
-            bytes.extend_from_slice(raw);
+            let rename = client.slot(slot).map(|slot| slot.rename);
+            let rename = rename.and_then(|rename| core.routing.renames.get(rename));
+            show::value_as_sent(&mut bytes, rename, value, raw);
             Answered {
                 bytes,
                 is_error: false,

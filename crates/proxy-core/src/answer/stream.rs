@@ -6,14 +6,14 @@
 //! the middle of it, so is the connection of the application. Storage commands do not pass through; a slow
 //! sender would hold up everybody else's requests on the connection to the server.
 
+use crate::answer::values::SPACE;
 use crate::composed::key_of_get;
 use crate::ids::BackendId;
 use crate::limits::STREAM_MIN;
 use crate::pipe::in_flight::{Ask, Progress};
 use crate::pipe::streaming::Streaming;
-use crate::routes::RenameId;
-use crate::show::Unfit;
 use crate::show::kinds::Show;
+use crate::show::{Unfit, put_value};
 use crate::stats::counters::Tally;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
@@ -35,11 +35,11 @@ pub(crate) fn begin_stream(
     if tag.ask != Ask::Values {
         return None;
     }
-    let (slot, key) = match &request.progress {
-        Progress::Nothing => (tag.slot, key_of_get(question)?),
+    let (slot, hash, key) = match &request.progress {
+        Progress::Nothing => (tag.slot, None, key_of_get(question)?),
         Progress::Group(group) => {
-            let (slot, place) = group.next()?;
-            (slot, &question[place])
+            let (key, place) = group.next()?;
+            (key.slot, Some(key.hash), &question[place])
         }
         _ => return None,
     };
@@ -49,16 +49,23 @@ pub(crate) fn begin_stream(
     let place = client
         .slot(slot)
         .filter(|_| is_front && data >= STREAM_MIN)?;
-    if place.rename != RenameId::NONE || !matches!(place.show, Show::Value { .. }) {
+    let before_key = place.rename.before_key(key)?;
+    if !matches!(place.show, Show::Value { .. }) {
         return None;
+    }
+    let len = head + data + text::CRLF.len();
+    if let (Some(hash), Some(grains)) = (hash, core.pools.grains_of(tag.pool)) {
+        let bytes = SPACE + key.len() + len;
+        grains.count(hash.into(), tag.is_read, Tally::GetHit, bytes);
     }
     match &mut request.progress {
         Progress::Group(group) => group.advance(),
         progress => *progress = Progress::Answered,
     }
-    request.saw(head + data + text::CRLF.len(), Tally::GetHit);
-    client.out().extend_from_slice(&input[..head]);
-    backend.streaming = Some(Streaming::new(tag.client, slot, head, data));
+    request.saw(len, Tally::GetHit);
+    put_value(client.out(), before_key, &input[..head]);
+    let shown = head - before_key;
+    backend.streaming = Some(Streaming::new(tag.client, slot, shown, data));
     Some(head)
 }
 

@@ -5,7 +5,7 @@ use crate::answer::front::show_front;
 use crate::client::{Answered, Client, State};
 use crate::composed::without_newline;
 use crate::ids::BackendId;
-use crate::pipe::in_flight::Progress;
+use crate::pipe::in_flight::{GroupKey, Progress};
 use crate::routes::Renames;
 use crate::show;
 use crate::show::Unfit;
@@ -13,6 +13,9 @@ use crate::show::kinds::Show;
 use crate::stats::counters::Tally;
 use crate::worker::ProxyCore;
 use evenkeel_protocol::{Reply, Value};
+
+/// Bytes before a key of a line.
+pub(crate) const SPACE: usize = 1;
 
 /// A line of the answer to a multi-get.
 pub(crate) fn take_values(
@@ -45,8 +48,15 @@ fn one_value(
     let backend = core.backends.get_mut(id).ok_or(Unfit)?;
     let (question, request) = backend.awaited().ok_or(Unfit)?;
     let line = without_newline(question);
-    let mut client = core.clients.get_mut(request.tag.client);
-    let slot = match &mut request.progress {
+    let tag = request.tag;
+    let mut client = core.clients.get_mut(tag.client);
+    let mut grains = core.pools.grains_of(tag.pool);
+    let mut carried = |key: GroupKey, outcome, bytes| {
+        if let Some(grains) = &mut grains {
+            grains.count(key.hash.into(), tag.is_read, outcome, bytes);
+        }
+    };
+    let (slot, key) = match &mut request.progress {
         Progress::Nothing => {
             // One key was asked for, behind one space.
             let before = line.strip_suffix(value.key).ok_or(Unfit)?;
@@ -54,28 +64,53 @@ fn one_value(
                 return Err(Unfit);
             }
             request.progress = Progress::Answered;
-            request.tag.slot
+            (tag.slot, None)
         }
         Progress::Group(group) => loop {
-            let (slot, key) = group.next().ok_or(Unfit)?;
+            let (key, place) = group.next().ok_or(Unfit)?;
             group.advance();
-            if line[key] == *value.key {
-                break slot;
+            let len = SPACE + place.len();
+            if line[place] == *value.key {
+                break (key.slot, Some((key, len + raw.len())));
             }
+            carried(key, Tally::GetMiss, len);
             group.missed += 1;
             if let Some(client) = &mut client {
-                let answered = missed(client, &core.routing.renames, slot, b"");
-                client.set_state(slot, State::Done(answered));
+                let answered = missed(client, &core.routing.renames, key.slot, b"");
+                client.set_state(key.slot, State::Done(answered));
             }
         },
         Progress::Answered | Progress::Moved(_) | Progress::Shared(_) => return Err(Unfit),
     };
-    request.saw(raw.len(), Tally::GetHit);
-    let Some(client) = client else { return Ok(()) };
+    let shown_as = match client.as_mut() {
+        None => None,
+        Some(client) => {
+            let slot = client.slot(slot).ok_or(Unfit)?;
+            Some((slot.show, core.routing.renames.get(slot.rename)))
+        }
+    };
+    let is_hidden = shown_as.is_some_and(|(_, rename)| show::is_hidden(rename, value));
+    let outcome = match is_hidden {
+        true => Tally::GetMiss,
+        false => Tally::GetHit,
+    };
+    request.saw(raw.len(), outcome);
+    if let Some((key, bytes)) = key {
+        carried(key, outcome, bytes);
+    }
+    let (Some(client), Some(shown_as)) = (client, shown_as) else {
+        return Ok(());
+    };
+    if is_hidden {
+        core.counts.stats.placeholders_met += 1;
+        if let Progress::Group(group) = &mut request.progress {
+            group.missed += 1;
+        }
+        client.set_state(slot, State::Done(Answered::miss()));
+        return Ok(());
+    }
     client.saw_answer(raw.len());
     if client.is_front(slot) {
-        let slot = client.slot(slot).ok_or(Unfit)?;
-        let shown_as = (slot.show, core.routing.renames.get(slot.rename));
         show_front(
             client,
             &mut core.counts,
@@ -84,16 +119,14 @@ fn one_value(
             &Reply::Value(*value),
             raw,
         )?;
-        let id = request.tag.client;
-        core.clients.write(&mut core.outbox, id);
+        core.clients.write(&mut core.outbox, tag.client);
     } else {
         let mut bytes = core.spare.take();
-        let slot_of_key = client.slot(slot).ok_or(Unfit)?;
-        let rename = core.routing.renames.get(slot_of_key.rename);
-        match slot_of_key.show {
+        let (show, rename) = shown_as;
+        match show {
             Show::Binary(_) => {
                 let reply = Reply::Value(*value);
-                show::compose(&mut bytes, slot_of_key.show, rename, b"", &reply, raw)?;
+                show::compose(&mut bytes, show, rename, b"", &reply, raw)?;
             }
             _ => show::value_as_sent(&mut bytes, rename, value, raw),
         }
@@ -116,7 +149,20 @@ fn rest_of_values(core: &mut ProxyCore, id: BackendId, raw: &[u8], is_error: boo
     let Some((question, request)) = backend.awaited() else {
         return;
     };
-    if let Some(client) = core.clients.get_mut(request.tag.client) {
+    let outcome = match (&request.progress, is_error) {
+        (_, true) => Tally::Refused,
+        (Progress::Answered, false) => request.outcome,
+        (_, false) => Tally::GetMiss,
+    };
+    let tag = request.tag;
+    if let (Progress::Group(group), Some(grains)) =
+        (&request.progress, core.pools.grains_of(tag.pool))
+    {
+        for (key, place) in group.left() {
+            grains.count(key.hash.into(), tag.is_read, outcome, SPACE + place.len());
+        }
+    }
+    if let Some(client) = core.clients.get_mut(tag.client) {
         let mut settle = |slot| {
             client.saw_answer(0);
             let answered = match error {
@@ -129,16 +175,11 @@ fn rest_of_values(core: &mut ProxyCore, id: BackendId, raw: &[u8], is_error: boo
             client.set_state(slot, State::Done(answered));
         };
         match &request.progress {
-            Progress::Nothing => settle(request.tag.slot),
+            Progress::Nothing => settle(tag.slot),
             Progress::Group(group) => group.slots_left().for_each(settle),
             Progress::Answered | Progress::Moved(_) | Progress::Shared(_) => {}
         }
     }
-    let outcome = match (&request.progress, is_error) {
-        (_, true) => Tally::Refused,
-        (Progress::Answered, false) => Tally::GetHit,
-        (_, false) => Tally::GetMiss,
-    };
     request.saw(raw.len(), outcome);
     done(core, id);
 }

@@ -24,7 +24,7 @@
 
 use crate::bytes::ByteQueue;
 use crate::config::{Login, PoolSettings, TlsId};
-use crate::ids::{ClientId, PoolId, RouteId};
+use crate::ids::{PoolId, RouteId};
 use crate::limits::{
     BACKEND_BYTES_MAX, BACKEND_REQUESTS_MAX, RECONNECT_PAUSE_MAX, RECONNECT_PAUSE_MIN,
 };
@@ -279,13 +279,6 @@ impl Backend {
         let of_worker = self.peer != Peer::Memcached;
         self.queue.push(before, of_worker, deadline, tag, progress);
         self.window.holds(self.queue.len());
-    }
-
-    /// Lets a get of the key in this line, whose hash is given, join an identical one. False if there is
-    /// none that may be joined.
-    #[inline]
-    pub fn join(&mut self, line: &[u8], hash: u64, client: ClientId, slot: u64) -> bool {
-        self.queue.join(line, hash, client, slot)
     }
 
     /// The bytes appended since `before` are a read: takes them out again if an identical one waits to be sent, whose answer is then for

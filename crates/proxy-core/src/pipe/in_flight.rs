@@ -49,7 +49,7 @@ pub(crate) struct Tag {
     pub pool: PoolId,
     /// Which of the client's answers it is for; the first one if it is for several. Of a step its operation, of a copy which.
     pub slot: u64,
-    /// Placement hash of the key.
+    /// Placement hash of the key; of [`Ask::Values`] for one key that by which a list has dealt it out.
     pub hash: KeyHash,
     pub ask: Ask,
     /// The route that it went; the first key's if it is for several.
@@ -215,14 +215,16 @@ pub(crate) struct GroupKey {
     pub slot: u64,
     /// Where it ends in the line.
     pub end: u32,
+    /// By which it was dealt out, as far as a ring looks at it.
+    pub hash: u32,
 }
 
 impl Group {
-    /// The next key that is not done: its slot and its place in the line.
+    /// The next key that is not done, and its place in the line.
     #[inline]
-    pub fn next(&self) -> Option<(u64, Range<usize>)> {
-        let key = self.keys.get(self.done)?;
-        Some((key.slot, self.done_end + 1..key.end as usize))
+    pub fn next(&self) -> Option<(GroupKey, Range<usize>)> {
+        let key = *self.keys.get(self.done)?;
+        Some((key, self.done_end + 1..key.end as usize))
     }
 
     /// That key is done.
@@ -239,9 +241,19 @@ impl Group {
         self.done - self.missed
     }
 
-    /// The slots of the keys that are not done.
+    /// All keys that are not done, and their places in the line.
+    pub fn left(&self) -> impl Iterator<Item = (GroupKey, Range<usize>)> {
+        let mut start = self.done_end;
+        self.keys[self.done..].iter().map(move |key| {
+            let place = start + 1..key.end as usize;
+            start = place.end;
+            (*key, place)
+        })
+    }
+
+    /// Their slots.
     pub fn slots_left(&self) -> impl Iterator<Item = u64> {
-        self.keys[self.done..].iter().map(|key| key.slot)
+        self.left().map(|(key, _)| key.slot)
     }
 }
 

@@ -11,7 +11,6 @@
 //! ```
 
 use crate::bytes::ByteQueue;
-use crate::ids::ClientId;
 use crate::pipe::in_flight::{Asker, InFlight, Progress, Question, Tag, words};
 use crate::places::Places;
 use crate::stats::counters::Tally;
@@ -115,16 +114,6 @@ impl Queue {
             outcome: Tally::Nothing,
             joined: 0,
         });
-    }
-
-    /// Lets a get of the key in this line, whose hash is given, join an identical one. False if there is
-    /// none that may be joined.
-    #[inline]
-    pub fn join(&mut self, line: &[u8], hash: u64, client: ClientId, slot: u64) -> bool {
-        let Some((bytes, request)) = self.joinable_request(hash) else {
-            return false;
-        };
-        bytes[..request.len].strip_prefix(line) == Some(b"\r\n") && request.join(client, slot)
     }
 
     /// The bytes appended since `before` are a read: takes them out again if an identical one waits to be sent, whose answer is then for

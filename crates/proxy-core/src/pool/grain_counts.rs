@@ -4,23 +4,24 @@ use crate::ring::PlannedRing;
 use crate::stats::counters::Tally;
 use evenkeel_control::rings::GrainCounted;
 use evenkeel_types::Instant;
+use std::sync::Arc;
 
 /// Counts by grain, of the ring before a plan's moves or of the one behind them.
 #[derive(Debug)]
 pub(crate) struct GrainCounts {
-    /// Number of the plan, and which of its rings.
-    of: (u64, bool),
+    /// The plan, and whether it is its ring behind the moves.
+    of: (Arc<PlannedRing>, bool),
     since: Instant,
     counts: Vec<GrainCounted>,
 }
 
 impl GrainCounts {
     /// Nothing of a ring has been counted yet.
-    pub fn new(ring: &PlannedRing, has_moved: bool, now: Instant) -> Self {
+    pub fn new(ring: Arc<PlannedRing>, has_moved: bool, now: Instant) -> Self {
         let count = ring.grains(has_moved).len();
         let counts = (0..count as u32).map(|grain| GrainCounted(grain, 0, 0, 0, 0));
         GrainCounts {
-            of: (ring.number(), has_moved),
+            of: (ring, has_moved),
             since: now,
             counts: counts.collect(),
         }
@@ -28,19 +29,24 @@ impl GrainCounts {
 
     /// Whether this is what is counted by.
     pub fn is_of(&self, ring: &PlannedRing, has_moved: bool) -> bool {
-        self.of == (ring.number(), has_moved)
+        (self.of.0.number(), self.of.1) == (ring.number(), has_moved)
     }
 
-    /// A server has answered a request of so many bytes, its answer counted in.
+    /// A server has answered a request for a key of this hash, of so many bytes, its answer counted in.
     #[inline]
-    pub fn count(&mut self, grain: usize, is_read: bool, outcome: Tally, bytes: u64) {
+    pub fn count(&mut self, hash: u64, is_read: bool, outcome: Tally, bytes: usize) {
+        let (ring, has_moved) = &self.of;
+        let grain = ring.grains(*has_moved).find(hash as u32);
         let Some(GrainCounted(_, gets, hits, sets, all)) = self.counts.get_mut(grain) else {
             return;
         };
-        *gets += u64::from(is_read);
-        *hits += u64::from(is_read && outcome == Tally::GetHit);
-        *sets += u64::from(!is_read);
-        *all += bytes;
+        *all += bytes as u64;
+        if is_read {
+            *gets += 1;
+            *hits += u64::from(outcome == Tally::GetHit);
+        } else {
+            *sets += 1;
+        }
     }
 
     /// All that was counted, and for how many microseconds.
@@ -48,7 +54,7 @@ impl GrainCounts {
         let is_any = |of: &&GrainCounted| of.1 + of.3 > 0;
         let micros = now.since(self.since).as_micros();
         RingCounted {
-            plan: self.of.0,
+            plan: self.of.0.number(),
             moved: self.of.1,
             micros: u64::try_from(micros).unwrap_or(u64::MAX),
             down,

@@ -11,9 +11,12 @@ mod left;
 mod plain;
 pub(crate) mod pools;
 pub(crate) mod sent;
+pub(crate) mod steady;
 
 pub(crate) use evenkeel::EvenkeelPool;
 use grain_counts::GrainCounts;
+use steady::SteadyPool;
+
 pub(crate) use left::LeftServers;
 pub(crate) use plain::MemcachedPool;
 
@@ -23,7 +26,6 @@ use crate::ids::{BackendId, PoolId};
 use crate::places::Places;
 use crate::ring::PlannedRing;
 use crate::route_flags::RouteFlags;
-use crate::stats::counters::Tally;
 use crate::stats::listing::PoolFacts;
 use core::time::Duration;
 use evenkeel_hotkeys::client::ClientLeases;
@@ -172,21 +174,22 @@ impl Pool {
             counts.is_some_and(|counts| counts.is_of(ring, has_moved))
         };
         if !ring.as_ref().is_some_and(is_same) {
-            self.grains = ring.map(|ring| GrainCounts::new(&ring, has_moved, now));
+            self.grains = ring.map(|ring| GrainCounts::new(ring, has_moved, now));
         }
     }
 
-    /// A server has answered a request for the item of this name, of so many bytes, its answer counted in.
-    pub fn count_by_grain(&mut self, name: &[u8], is_read: bool, outcome: Tally, bytes: u64) {
-        let has_moved = self
-            .former
-            .is_some_and(|former| former.stage() >= Stage::Warming);
-        let Some(grain) = self.ring().map(|ring| ring.grain(name, has_moved)) else {
-            return;
-        };
-        if let Some(grains) = &mut self.grains {
-            grains.count(grain, is_read, outcome, bytes);
+    /// Its servers for keys that stay where they are. `None` where nobody is asked at present, or no list says where keys are.
+    #[inline]
+    pub fn steady(&self) -> Option<SteadyPool<'_>> {
+        let servers = self.list()?;
+        if !self.settings.adaptive {
+            return Some(SteadyPool::new(servers, None));
         }
+        let stage = self.former?.step?.stage;
+        Some(SteadyPool::new(
+            servers,
+            Some(servers.ring()?.steady(stage)),
+        ))
     }
 
     /// Whether its servers are any memcached servers.

@@ -5,6 +5,8 @@ use crate::failure::Failure;
 use crate::ids::{BackendId, PoolId};
 use crate::output::{Outbox, Output};
 use crate::pipe::in_flight::Tag;
+use crate::pool::grain_counts::GrainCounts;
+use crate::pool::steady::SteadyPool;
 use crate::pool::{EvenkeelPool, Former, MemcachedPool, Pool};
 use crate::ring::unique_mask;
 use crate::route_flags::RouteFlags;
@@ -27,6 +29,8 @@ pub(crate) struct Pools {
     watches: bool,
     /// Whether a pool takes the place of another.
     warms: bool,
+    /// A pool may have been told a step that is not acknowledged.
+    may_be_behind: bool,
 }
 
 impl Pools {
@@ -58,6 +62,21 @@ impl Pools {
     #[inline]
     pub fn cluster_mut(&mut self, pool: PoolId) -> Option<&mut EvenkeelPool> {
         self.get_mut(pool)?.cluster_mut()
+    }
+
+    /// Its servers for keys that stay where they are: see [`Pool::steady`].
+    #[inline]
+    pub fn steady(&self, pool: PoolId) -> Option<SteadyPool<'_>> {
+        self.get(pool)?.steady()
+    }
+
+    /// What grains of a pool's ring carry, where it has one.
+    #[inline]
+    pub fn grains_of(&mut self, pool: PoolId) -> Option<&mut GrainCounts> {
+        if !self.warms {
+            return None;
+        }
+        self.get_mut(pool)?.grains.as_mut()
     }
 
     /// The server that has a key in a pool, and what a request for it bears there. A pool that is gone has none.
@@ -186,6 +205,18 @@ impl Pools {
     pub fn look_for_former_pools(&mut self) {
         let warms = self.iter().any(|(_, pool)| pool.former.is_some());
         self.warms = warms;
+        self.may_be_behind = warms;
+    }
+
+    /// A pool has been told a step.
+    pub fn step_told(&mut self) {
+        self.may_be_behind = true;
+    }
+
+    /// Whether there may be steps to acknowledge.
+    #[inline]
+    pub fn may_be_behind(&self) -> bool {
+        self.may_be_behind
     }
 
     /// The pool of this name that a coordinator leads.
@@ -197,15 +228,14 @@ impl Pools {
     }
 
     /// Pools that have been told a step which is not acknowledged, and what it is.
-    pub fn unsettled(&self) -> Vec<(PoolId, Former)> {
-        if !self.warms {
-            return Vec::new();
-        }
+    pub fn unsettled(&mut self) -> Vec<(PoolId, Former)> {
         let behind = |former: &Former| former.acknowledged < former.version();
         let pools = self
             .iter()
             .filter_map(|(id, pool)| Some((id, pool.former?)));
-        pools.filter(|(_, former)| behind(former)).collect()
+        let found: Vec<_> = pools.filter(|(_, former)| behind(former)).collect();
+        self.may_be_behind = !found.is_empty();
+        found
     }
 
     /// Looks whether any pool looks for hot keys.

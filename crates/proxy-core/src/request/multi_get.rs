@@ -5,15 +5,16 @@
 //! under way is done in parts: what is done is consumed from the input, and the rest of the line
 //! waits there for its turn.
 //!
-//! An Evenkeel worker is asked key by key, since each answer may carry a lease. Other servers are
-//! asked with one line for all their keys, in the order of the request; servers answer in that order
-//! and leave out what they do not have, so the gaps in an answer are the misses.
+//! An Evenkeel worker is asked key by key, since each answer may carry a lease, and so are servers for keys that are brought from a
+//! former place, or change hands. Other servers are asked with one line for all their keys, in the order of the request; servers answer
+//! in that order and leave out what they do not have, so the gaps in an answer are the misses.
 
 use crate::client::{MultiGet, Slot, State};
 use crate::composed::without_newline;
 use crate::draft::{Draft, Intent};
-use crate::drafts::Line;
+use crate::drafts::{Line, LineKey};
 use crate::ids::ClientId;
+use crate::pool::steady::KeyPlace;
 use crate::request::hot::ask_hot_key;
 use crate::request::question::ask_new;
 use crate::request::way::{bounded, on_way};
@@ -85,10 +86,9 @@ fn ask_key(
     on_way(core, now, id, key, class, show, |core, way, key| {
         let exptime = rest.exptime.map(|exptime| bounded(core, way, exptime));
         let rest = MultiGet { exptime, ..rest };
-        if way.as_meta() {
+        let may_draft = !way.as_meta() || way.is_named() && exptime.is_none();
+        if !(may_draft && draft_key(core, now, id, rest, way, key, show)) {
             ask_for_key(core, now, id, rest, way, key, show);
-        } else {
-            draft_key(core, now, id, rest, way, key, show);
         }
     });
 }
@@ -123,7 +123,7 @@ fn ask_for_key(
     });
 }
 
-/// Adds a key to the line for its server.
+/// Adds a key to the line for its server, unless it changes hands. True if it did.
 pub(crate) fn draft_key(
     core: &mut ProxyCore,
     now: Instant,
@@ -132,16 +132,18 @@ pub(crate) fn draft_key(
     way: &WayTo,
     key: WayKey<'_>,
     show: Show,
-) {
+) -> bool {
     if core.pools.watches() && ask_hot_key(core, now, id, rest, way, key, show) {
-        return;
+        return true;
     }
-    let Some(pool) = core.pools.list(way.pool) else {
-        return;
+    let servers = core.pools.steady(way.pool);
+    let Some(KeyPlace { to, hash, .. }) = servers.and_then(|pool| pool.find_named(key.stored))
+    else {
+        return false;
     };
-    let to = way.place.unwrap_or_else(|| pool.home(key.stored));
+    let to = way.place.unwrap_or(to);
     let Some(client) = core.clients.get_mut(id) else {
-        return;
+        return true;
     };
     let slot = client.push(Slot {
         rename: way.rename,
@@ -153,5 +155,12 @@ pub(crate) fn draft_key(
         exptime: rest.exptime,
         ..Line::get(id, way.pool, to, way.route)
     };
-    add_to_draft(core, now, &line, key.stored, slot);
+    let key = LineKey {
+        prefix: None,
+        key: key.stored,
+        hash,
+        slot,
+    };
+    add_to_draft(core, now, &line, &key);
+    true
 }

@@ -2,28 +2,31 @@
 //!
 //! Everything that can happen to a request has its place in the other files of this core. Here is the
 //! case in which nothing does: the `get` is whole and written as every client writes it, its keys go by
-//! the same names everywhere, their servers are in use, and their answers are whole. The same slots,
-//! queues and counters are used as elsewhere, with one look at each; whatever is not plain is left as it
-//! is, for the way proper. Tests hold the two against each other.
+//! the same names everywhere, or behind a name of a ring where they stay at their servers, these are in use, and
+//! their answers are whole. The same slots, queues and counters are used as elsewhere, with one look at each; whatever
+//! is not plain is left as it is, for the way proper. Tests hold the two against each other.
 
-use crate::drafts::Line;
+use crate::drafts::{Line, LineKey};
 use crate::ids::{ClientId, PoolId};
 use crate::output::Output;
 use crate::pipe::backend::Link;
 use crate::pipe::in_flight::{Ask, Progress, Tag};
-use crate::pool::MemcachedPool;
 use crate::pool::pools::Pools;
+use crate::pool::steady::{KeyPlace, SteadyPool};
 use crate::request::hot::watch_quick_get;
 use crate::routes::CommandClass;
 use crate::scratch::KeyHome;
 use crate::under_way::lines::{add_to_draft, send_drafts};
 use crate::worker::ProxyCore;
 use core::mem;
-use evenkeel_protocol::{KeyAt, scan_get, scan_get_of_one, text};
-use evenkeel_types::Instant;
+use evenkeel_protocol::{KEY_LEN_MAX, KeyAt, scan_get, scan_get_of_one, text};
+use evenkeel_types::{Instant, KeyHash};
 
 /// What is before the key of a line for one.
 const GET: &[u8] = b"get ";
+
+/// Bytes of such a line at most.
+const GET_LEN_MAX: usize = GET.len() + KEY_LEN_MAX + text::CRLF.len();
 
 /// Asks for what the plain gets that `input` begins with want, as long as they may be asked for and
 /// are no more than `turn`, which counts down. Returns how many bytes they have: 0 if nothing was done.
@@ -76,37 +79,45 @@ fn quick_gets_of_one(
         };
         let key = at.of(input);
         let way = core.routing.way(key, CommandClass::Get);
-        let Some((pool, servers)) = known.of(&core.pools, way.quick_get()) else {
+        let Some((pool, place)) = known.find(&core.pools, way.quick_get(), key) else {
             break;
         };
-        let (to, hash) = servers.home_and_hash(key);
-        let line = &input[done..done + GET.len() + key.len()];
+        let KeyPlace { to, hash, prefix } = place;
         let Some(backend) = core.backends.get_mut(to) else {
             break;
         };
-        if backend.link != Link::Ready || !backend.has_room(line.len() + text::CRLF.len()) {
+        if backend.link != Link::Ready || !backend.has_room(GET_LEN_MAX) {
             break;
         }
-        let slot = client.push_key(way.route());
+        let slot = client.push_key(way.rename(), way.route());
         core.counts.stats.cmd_get += 1;
         // The caller has counted the first.
         *turn -= u32::from(done > 0);
+        let line = &input[done..done + GET.len() + key.len()];
         done = at.request_end();
-        if backend.collapses && backend.join(line, hash, id, slot) {
-            core.counts.stats.gets_collapsed += 1;
-            continue;
-        }
         let deadline = now + backend.request_timeout;
         let before = backend.queued_bytes();
         let tail = backend.tail();
-        tail.extend_from_slice(line);
+        match &prefix {
+            None => tail.extend_from_slice(line),
+            Some(prefix) => {
+                tail.extend_from_slice(GET);
+                tail.extend_from_slice(prefix);
+                tail.extend_from_slice(key);
+            }
+        }
         tail.extend_from_slice(text::CRLF);
         let tag = Tag {
+            hash: KeyHash(hash),
             is_read: true,
             shared_by: Some(hash),
             route: way.route(),
             ..Tag::new(id, pool, slot, Ask::Values, deadline)
         };
+        if backend.collapses && backend.join_last(before, hash, &tag) {
+            core.counts.stats.gets_collapsed += 1;
+            continue;
+        }
         backend.push(before, deadline, tag, Progress::Nothing);
         if !mem::replace(&mut backend.write_queued, true) {
             core.outbox.push(Output::WriteBackend(to));
@@ -143,16 +154,17 @@ fn quick_get_all(
     let asked = match client.filter(|client| client.may_ask_all(keys.len(), core.out_pause)) {
         None => false,
         Some(client) => {
-            let first = client.push_keys(homes.iter().map(|home| home.route));
+            let first = client.push_keys(homes.iter().map(|home| (home.rename, home.route)));
             core.counts.stats.cmd_get += keys.len() as u64;
-            for ((slot, at), &KeyHome { pool, to, route }) in (first..).zip(keys).zip(&homes) {
-                add_to_draft(
-                    core,
-                    now,
-                    &Line::get(id, pool, to, route),
-                    at.of(input),
+            for ((slot, at), home) in (first..).zip(keys).zip(&homes) {
+                let KeyPlace { to, hash, prefix } = home.place;
+                let key = LineKey {
+                    prefix,
+                    key: at.of(input),
+                    hash,
                     slot,
-                );
+                };
+                add_to_draft(core, now, &Line::get(id, home.pool, to, home.route), &key);
             }
             send_drafts(core, now, id);
             true
@@ -169,12 +181,13 @@ fn quick_homes(core: &ProxyCore, input: &[u8], keys: &[KeyAt], homes: &mut Vec<K
     for at in keys {
         let key = at.of(input);
         let way = core.routing.way(key, CommandClass::Get);
-        let Some((pool, servers)) = known.of(&core.pools, way.quick_get()) else {
+        let Some((pool, place)) = known.find(&core.pools, way.quick_get(), key) else {
             return false;
         };
         homes.push(KeyHome {
             pool,
-            to: servers.home(key),
+            place,
+            rename: way.rename(),
             route: way.route(),
         });
     }
@@ -183,23 +196,22 @@ fn quick_homes(core: &ProxyCore, input: &[u8], keys: &[KeyAt], homes: &mut Vec<K
 
 /// The pool that a key went to, in case the next one goes there, too.
 #[derive(Default)]
-struct KnownPool<'p>(Option<(PoolId, &'p MemcachedPool)>);
+struct KnownPool<'p>(Option<(PoolId, SteadyPool<'p>)>);
 
 impl<'p> KnownPool<'p> {
-    /// The servers of a pool; `None` if there is no pool, or it is no plain one.
-    #[inline]
-    fn of(
+    /// Where a key is that goes to a pool; `None` if there is no pool, it is no plain one, or the key does not stay there.
+    #[inline(always)]
+    fn find(
         &mut self,
         pools: &'p Pools,
         pool: Option<PoolId>,
-    ) -> Option<(PoolId, &'p MemcachedPool)> {
+        key: &[u8],
+    ) -> Option<(PoolId, KeyPlace)> {
         let pool = pool?;
-        if let Some((known, servers)) = self.0
-            && known == pool
-        {
-            return Some((pool, servers));
+        if self.0.as_ref().is_none_or(|(known, _)| *known != pool) {
+            self.0 = Some((pool, pools.steady(pool)?));
         }
-        self.0 = Some((pool, pools.list(pool)?));
-        self.0
+        let (_, servers) = self.0.as_ref()?;
+        Some((pool, servers.find(key)?))
     }
 }

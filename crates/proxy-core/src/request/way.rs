@@ -42,7 +42,7 @@ pub(crate) fn on_way(
         return refuse(core, now, id, show, way.denial());
     }
     let to = *way.to();
-    if way.rename() == RenameId::NONE {
+    if matches!(way.rename(), RenameId::NONE | RenameId::NAMED) {
         return go_on(
             core,
             now,

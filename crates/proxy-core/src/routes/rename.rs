@@ -10,8 +10,10 @@
 //! come in force since it was asked. So every answer's slot knows its renaming by a number, and a
 //! number keeps its meaning as long as a slot or a route has it.
 
+use crate::ring::unique_mask;
 use evenkeel_protocol::{KEY_LEN_MAX, SentKey, base64};
-use evenkeel_schemes::generation::taken_apart;
+use evenkeel_schemes::generation::{PREFIX_LEN, taken_apart};
+use evenkeel_schemes::name::is_reserved;
 
 /// Which renaming; the default is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +22,20 @@ pub(crate) struct RenameId(u32);
 impl RenameId {
     /// Keys stay as they are.
     pub const NONE: RenameId = RenameId(0);
+
+    /// Keys stay as they are, behind names of a ring.
+    pub const NAMED: RenameId = RenameId(1);
+
+    /// How many bytes stand before an application's key in what servers call it, where nothing else differs.
+    #[inline]
+    pub fn before_key(self, name: &[u8]) -> Option<usize> {
+        match self {
+            RenameId::NONE => Some(0),
+            RenameId::NAMED if is_reserved(name) => Some(PREFIX_LEN),
+            RenameId::NAMED => Some(0),
+            _ => None,
+        }
+    }
 }
 
 /// One renaming.
@@ -88,6 +104,19 @@ impl Rename {
         }
     }
 
+    /// Whether servers know keys by names of a ring. What has a mark there is nobody's item.
+    pub fn is_named(&self) -> bool {
+        self.is_named
+    }
+
+    /// What the unique of the item with a name is combined with where applications see it; 0 for nothing.
+    pub fn unique_mask(&self, name: &[u8]) -> u64 {
+        match self.is_named {
+            true => unique_mask(name),
+            false => 0,
+        }
+    }
+
     /// Writes the servers' name of a key. False if it is none: empty, or too long to be sent.
     pub fn to_inside(&self, key: &[u8], base64: bool, renamed: &mut Renamed) -> bool {
         let rest = key.strip_prefix(&*self.outside).unwrap_or(key);
@@ -124,10 +153,18 @@ impl Rename {
 }
 
 /// All renamings that a route or an answer under way refers to.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Renames {
     /// By number less one. A place without one is free.
     entries: Vec<Option<Rename>>,
+}
+
+impl Default for Renames {
+    fn default() -> Self {
+        Renames {
+            entries: vec![Some(Rename::new(b"", b"").named())],
+        }
+    }
 }
 
 impl Renames {
@@ -142,8 +179,11 @@ impl Renames {
 
     /// The number of a renaming: its own, or a free one.
     pub fn number(&mut self, rename: Rename) -> RenameId {
-        if rename.outside == rename.inside && !rename.is_named {
-            return RenameId::NONE;
+        if rename.outside == rename.inside {
+            return match rename.is_named {
+                true => RenameId::NAMED,
+                false => RenameId::NONE,
+            };
         }
         let same = |entry: &Option<Rename>| entry.as_ref() == Some(&rename);
         let found = self.entries.iter().position(same);
@@ -160,7 +200,7 @@ impl Renames {
     /// Forgets every renaming whose number is not among these.
     pub fn keep(&mut self, used: &std::collections::BTreeSet<RenameId>) {
         for (number, entry) in (1u32..).zip(&mut self.entries) {
-            if !used.contains(&RenameId(number)) {
+            if !used.contains(&RenameId(number)) && RenameId(number) != RenameId::NAMED {
                 *entry = None;
             }
         }
@@ -222,8 +262,11 @@ mod tests {
         assert_ne!(first, second);
         assert_eq!(renames.number(Rename::new(b"c", b"c")), RenameId::NONE);
         assert_eq!(renames.get(RenameId::NONE), None);
+        let named = Rename::new(b"c", b"c").named();
+        assert_eq!(renames.number(named), RenameId::NAMED);
         renames.keep(&BTreeSet::from([second]));
         assert_eq!((renames.get(first), renames.get(second)), (None, Some(&b)));
+        assert!(renames.get(RenameId::NAMED).is_some_and(Rename::is_named));
         assert_eq!(renames.number(Rename::new(b"d", b"")), first, "reused");
     }
 }

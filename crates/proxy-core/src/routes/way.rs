@@ -75,9 +75,11 @@ impl Way {
             Tongue::Meta { .. } | Tongue::AsSent => renaming,
         });
         let denied = route.denied();
-        let is_plain = tongue == Tongue::AsSent
-            && rename == RenameId::NONE
-            && !denied.contains(CommandClass::Get);
+        let is_as_sent = match tongue {
+            Tongue::AsSent => rename == RenameId::NONE,
+            Tongue::Meta { named, .. } => named && rename == RenameId::NAMED,
+        };
+        let is_plain = is_as_sent && !denied.contains(CommandClass::Get);
         Way {
             denied,
             is_read_only: route.target != RouteTarget::Deny,
@@ -120,7 +122,7 @@ impl Way {
         self.to.route
     }
 
-    /// The pool that a `get` goes to as it comes: to the one server that has the key, by the same name.
+    /// The pool that a `get` goes to as it comes: to the one server that has the key, by the same name or behind one of a ring.
     #[inline]
     pub fn quick_get(&self) -> Option<PoolId> {
         self.quick_get
@@ -149,6 +151,12 @@ impl WayTo {
     #[inline]
     pub fn is_warmed(&self) -> bool {
         matches!(self.tongue, Tongue::Meta { warmed: true, .. })
+    }
+
+    /// Whether items may go by names of a ring.
+    #[inline]
+    pub fn is_named(&self) -> bool {
+        matches!(self.tongue, Tongue::Meta { named: true, .. })
     }
 
     /// Whether exptimes stay as they are.

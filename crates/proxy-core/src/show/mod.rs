@@ -17,6 +17,7 @@ use evenkeel_protocol::compose::{MetaLine, answer};
 use evenkeel_protocol::{
     MetaReply, MetaStatus, Reply, Request, RequestOutcome, Value, parse_request, text,
 };
+use evenkeel_schemes::mark::is_mark;
 use evenkeel_types::Version;
 
 /// The answer cannot belong to the question: the peer has lost its place, or we have.
@@ -118,6 +119,8 @@ pub(crate) fn refusal(show: Show, line: Vec<u8>) -> Vec<u8> {
     packet
 }
 
+const VALUE: &[u8] = b"VALUE ";
+
 /// A `VALUE` of a server, whose bytes are `raw`.
 pub(crate) fn value_as_sent(
     out: &mut Vec<u8>,
@@ -125,15 +128,37 @@ pub(crate) fn value_as_sent(
     value: &Value<'_>,
     raw: &[u8],
 ) {
-    const WORD: &[u8] = b"VALUE ";
-    match (rename, raw.get(WORD.len() + value.key.len()..)) {
-        (Some(rename), Some(behind)) => {
-            out.extend_from_slice(WORD);
+    let mask = rename.map_or(0, |rename| rename.unique_mask(value.key));
+    match (rename, value.cas, raw.get(VALUE.len() + value.key.len()..)) {
+        (Some(rename), Some(Version(unique)), _) if mask != 0 => {
+            let mut key = Vec::new();
+            rename.to_outside(value.key, &mut key);
+            let unique = Some(Version(unique ^ mask));
+            answer::value(out, &key, value.flags, value.data, unique);
+        }
+        (Some(rename), _, Some(behind)) => {
+            out.extend_from_slice(VALUE);
             rename.to_outside(value.key, out);
             out.extend_from_slice(behind);
         }
         _ => out.extend_from_slice(raw),
     }
+}
+
+/// Appends what begins with a `VALUE` of a server, without so many bytes that stand before the application's key.
+#[inline]
+pub(crate) fn put_value(out: &mut Vec<u8>, before_key: usize, value: &[u8]) {
+    let mut rest = value;
+    if before_key > 0 {
+        out.extend_from_slice(VALUE);
+        rest = &value[VALUE.len() + before_key..];
+    }
+    out.extend_from_slice(rest);
+}
+
+/// Whether a `VALUE` of a server is shown to nobody, because a mark of ours is there.
+pub(crate) fn is_hidden(rename: Option<&Rename>, value: &Value<'_>) -> bool {
+    is_mark(value.flags) && rename.is_some_and(Rename::is_named)
 }
 
 /// The version of what a read found, if the answer tells.

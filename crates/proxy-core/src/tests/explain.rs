@@ -426,8 +426,15 @@ fn a_key_whose_slice_changes_hands_says_who_is_asked_at_each_stage() {
         let (port, words) = asked(&mut world);
         assert!(server.ends_with(&format!("a:{port}")), "{stage}: {server}");
         let sent = to.key_sent.replace("\\x01", "\x01");
-        assert_eq!(words, format!("mg {sent} v f c\r\n"), "{stage}");
-        world.reply(port, "VA 1 f0 c1\r\nx\r\n");
+        let (question, answer) = match is_between {
+            true => (format!("mg {sent} v f c\r\n"), "VA 1 f0 c1\r\nx\r\n".into()),
+            false => (
+                format!("get {sent}\r\n"),
+                format!("VALUE {sent} 0 1\r\nx\r\nEND\r\n"),
+            ),
+        };
+        assert_eq!(words, question, "{stage}");
+        world.reply(port, answer);
         assert_eq!(world.received(client), "VALUE key 0 1\r\nx\r\nEND\r\n");
     }
 }

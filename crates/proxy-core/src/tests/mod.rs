@@ -16,6 +16,7 @@ mod plain_hot_reads;
 mod plain_servers;
 mod reload;
 mod request_log;
+mod ring_twin;
 mod routing;
 mod script;
 mod streaming;

@@ -1,6 +1,6 @@
 //! Sending the lines of a multi-get.
 
-use crate::drafts::{Line, Room};
+use crate::drafts::{Line, LineKey, Room};
 use crate::ids::{BackendId, ClientId, PoolId};
 use crate::pipe::in_flight::{Question, Tag};
 use crate::under_way::fail::fail;
@@ -24,12 +24,18 @@ pub(crate) fn draft_again(
         again: Some((tag.retries.saturating_add(1), tag.give_up)),
         ..Line::get(tag.client, tag.pool, to, tag.route)
     };
-    add_to_draft(core, now, &line, key, slot);
+    let key = LineKey {
+        prefix: None,
+        key,
+        hash: 0,
+        slot,
+    };
+    add_to_draft(core, now, &line, &key);
 }
 
 /// Adds a key to the line for its server; a line that is full is sent before.
 #[inline]
-pub(crate) fn add_to_draft(core: &mut ProxyCore, now: Instant, line: &Line, key: &[u8], slot: u64) {
+pub(crate) fn add_to_draft(core: &mut ProxyCore, now: Instant, line: &Line, key: &LineKey<'_>) {
     match core.drafts.room(line, key) {
         Room::Yes => {}
         Room::Full => {
@@ -38,7 +44,7 @@ pub(crate) fn add_to_draft(core: &mut ProxyCore, now: Instant, line: &Line, key:
         }
         Room::NotBegun => core.drafts.begin(line),
     }
-    core.drafts.add(line.to, key, slot);
+    core.drafts.add(line.to, key);
 }
 
 /// Sends all lines that have been begun.

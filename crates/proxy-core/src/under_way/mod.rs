@@ -11,11 +11,12 @@
 //!   again                        the same once more, or at another place
 //!   park                         not now
 //!   fail, put, catch_up          not at all; into a queue
-//!   say, log, pace, era
+//!   say, log, pace, era, apart
 //!   reach                        which servers of a ring are
 //! ```
 
 pub(crate) mod again;
+pub(crate) mod apart;
 pub(crate) mod by_stage;
 pub(crate) mod catch_up;
 pub(crate) mod era;
