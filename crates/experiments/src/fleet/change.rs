@@ -114,11 +114,26 @@ impl Fleet {
         place.with_context(|| format!("no server is named {name}"))
     }
 
-    /// The server that is home of the key which is read most of those with copies.
+    /// The server that is home of the key which is read most of those with copies. Waits for one: a busy machine has fewer reads of it
+    /// at first than make it hot.
     ///
     /// # Errors
-    /// When a server does not answer, or no key has copies.
+    /// When a server does not answer, or no key has copies in time.
     pub fn hottest_home(&self) -> anyhow::Result<String> {
+        let end = Instant::now() + READY_DEADLINE;
+        loop {
+            if let Some(name) = self.home_of_hottest()? {
+                return Ok(name);
+            }
+            ensure!(
+                Instant::now() < end,
+                "no key has copies within {READY_DEADLINE:?}"
+            );
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    fn home_of_hottest(&self) -> anyhow::Result<Option<String>> {
         let mut hottest: Option<(u64, &str)> = None;
         for small in &self.servers {
             let keys = small.server.stats("hotkeys")?;
@@ -130,8 +145,7 @@ impl Fleet {
             let most = rates.max().map(|most| (most, &*small.name));
             hottest = hottest.max(most);
         }
-        let (_, name) = hottest.context("no key has copies")?;
-        Ok(name.to_owned())
+        Ok(hottest.map(|(_, name)| name.to_owned()))
     }
 
     /// Begins the drain of a server.
