@@ -17,6 +17,7 @@ use evenkeel_member::client::ApiClient;
 use evenkeel_workload::Popularity;
 use std::fs;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -53,7 +54,7 @@ pub(super) struct RingFleet {
     // In the order in which they should go.
     proxies: Vec<Server>,
     servers: Vec<Behind>,
-    _coordinator: Server,
+    coordinator: Server,
     api: ApiClient,
     toll: Duration,
     _folder: TempDir,
@@ -112,7 +113,7 @@ impl RingFleet {
         let fleet = RingFleet {
             proxies: (1..=PROXIES).map(proxy).collect::<anyhow::Result<_>>()?,
             servers,
-            _coordinator: coordinator,
+            coordinator,
             api,
             toll,
             _folder: folder,
@@ -167,6 +168,20 @@ impl RingFleet {
     /// Orders moves in the ring.
     pub fn api(&self) -> &ApiClient {
         &self.api
+    }
+
+    /// Begins to copy what the plan under way moves, as an operator does.
+    pub fn copy(&self) -> anyhow::Result<Child> {
+        let program = std::env::current_exe().context("finding this program's own file")?;
+        let proxy = self.proxies[0].address.to_string();
+        let coordinator = format!("http://{}", self.coordinator.address);
+        let words = ["ring", "copy", POOL, "--proxy", &proxy];
+        Command::new(program)
+            .args(words)
+            .args(["--coordinator", &coordinator])
+            .stdout(Stdio::null())
+            .spawn()
+            .context("starting evenkeel ring copy")
     }
 
     /// Starts another server and has it added. Its name.
