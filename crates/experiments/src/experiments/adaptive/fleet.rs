@@ -41,9 +41,11 @@ const CONNECTIONS: usize = 16;
 const READY_LIMIT: Duration = Duration::from_secs(30);
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A memcached and the relay that takes its toll. The relay's address is its name.
+/// A memcached and the relay that takes its toll.
 #[derive(Debug)]
 struct Behind {
+    /// By which its place on the ring is chosen: so that it is the same in every run.
+    name: String,
     relay: Server,
     memcached: Server,
 }
@@ -61,7 +63,7 @@ pub(super) struct RingFleet {
 }
 
 impl Behind {
-    fn start(toll: Duration) -> anyhow::Result<Behind> {
+    fn start(number: usize, toll: Duration) -> anyhow::Result<Behind> {
         let cores = allowed_cores()?;
         let memcached = Server::memcached(Path::new("memcached"), &["-t", "1"], &cores)
             .context("starting memcached (Debian: apt-get install memcached)")?;
@@ -71,12 +73,14 @@ impl Behind {
         );
         let relay = ["bench", "relay", "--to", &to, "--toll", &toll];
         Ok(Behind {
+            name: format!("m{number}"),
             relay: Server::evenkeel(&relay, &cores)?,
             memcached,
         })
     }
 
-    fn name(&self) -> String {
+    /// Where proxies find it.
+    fn address(&self) -> String {
         self.relay.address.to_string()
     }
 }
@@ -91,11 +95,17 @@ impl RingFleet {
         let coordinator = ["coordinator", "--listen", "127.0.0.1:0", "--state", &state];
         let coordinator = Server::evenkeel(&coordinator, &cores)?;
         let api = api_of(&coordinator.address.to_string())?;
-        let servers = (0..servers).map(|_| Behind::start(toll));
+        let servers = (1..=servers).map(|number| Behind::start(number, toll));
         let servers = servers.collect::<anyhow::Result<Vec<_>>>()?;
         let listed: Vec<String> = servers
             .iter()
-            .map(|it| format!("\"{}\"", it.name()))
+            .map(|it| {
+                format!(
+                    "{{ address = \"{}\", name = \"{}\" }}",
+                    it.address(),
+                    it.name
+                )
+            })
             .collect();
         let proxy = |number: usize| {
             let path = folder.path().join(format!("proxy-{number}.toml"));
@@ -186,12 +196,12 @@ impl RingFleet {
 
     /// Starts another server and has it added. Its name.
     pub fn add(&mut self) -> anyhow::Result<String> {
-        let newcomer = Behind::start(self.toll)?;
-        let name = newcomer.name();
+        let newcomer = Behind::start(self.servers.len() + 1, self.toll)?;
+        let (name, address) = (newcomer.name.clone(), newcomer.address());
         self.servers.push(newcomer);
         let request = RingServerRequest {
             what: ServerOrder::Add,
-            server: name.clone(),
+            server: format!("{address} {name}"),
             proxies: PROXIES,
         };
         self.api.begin_ring_server(POOL, &request)?;
@@ -200,7 +210,7 @@ impl RingFleet {
 
     /// Kills a server and what stands before it, as a host that dies.
     pub fn kill(&mut self, name: &str) -> anyhow::Result<()> {
-        let at = self.servers.iter().position(|server| server.name() == name);
+        let at = self.servers.iter().position(|server| server.name == name);
         let mut dead = self.servers.remove(at.context("no such server")?);
         dead.relay.kill();
         dead.memcached.kill();
@@ -223,7 +233,7 @@ impl RingFleet {
         let served = |server: &Behind| {
             let stats = Stats::of(server.memcached.address, "")?;
             let keys = stats.number("cmd_get")? + stats.number("cmd_set")?;
-            Ok((server.name(), keys))
+            Ok((server.name.clone(), keys))
         };
         self.servers.iter().map(served).collect()
     }

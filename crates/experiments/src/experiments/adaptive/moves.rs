@@ -80,6 +80,10 @@ fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     for rate in RATES {
         for (way, warming) in WAYS {
             let label = way.label();
+            let is_meant = |word: &String| format!("{:.0} %, {label}", 100.0 * rate).contains(word);
+            if !run.cells.is_empty() && !run.cells.iter().any(is_meant) {
+                continue;
+            }
             run.progress.say(format!("{:.0} %, {label}", 100.0 * rate));
             costs.push(cost(run, rate, way, warming)?);
         }
