@@ -28,10 +28,10 @@ struct GroupDraft {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineKey<'k> {
     /// What stands before it, where servers know it by a name.
-    pub prefix: Option<[u8; PREFIX_LEN]>,
+    pub prefix: Option<&'k [u8; PREFIX_LEN]>,
     pub key: &'k [u8],
-    /// By which it was dealt out.
-    pub hash: u64,
+    /// By which it was dealt out, as far as a ring looks at it.
+    pub hash: u32,
     pub slot: u64,
 }
 
@@ -137,18 +137,18 @@ impl Drafts {
     }
 
     /// Adds a key, for which there is room, to the line for its server.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, to: BackendId, key: &LineKey<'_>) {
         let draft = &mut self.lines[to.0.slot as usize];
         draft.line.push(b' ');
-        if let Some(prefix) = &key.prefix {
+        if let Some(prefix) = key.prefix {
             draft.line.extend_from_slice(prefix);
         }
         draft.line.extend_from_slice(key.key);
         draft.keys.push(GroupKey {
             slot: key.slot,
             end: draft.line.len() as u32,
-            hash: key.hash as u32,
+            hash: key.hash,
         });
     }
 

@@ -54,14 +54,14 @@ pub(crate) struct SteadyRing<'r> {
     all_stay: bool,
 }
 
-impl SteadyRing<'_> {
+impl<'r> SteadyRing<'r> {
     /// The server, by its place in the list, that has a key of this hash, and what stands before the key in its name. `None` for one that
     /// changes hands. O(1) as [`Ring::slice_of`].
     #[inline]
-    pub fn find(&self, hash: u32) -> Option<(usize, Option<[u8; PREFIX_LEN]>)> {
+    pub fn find(&self, hash: u32) -> Option<(usize, Option<&'r [u8; PREFIX_LEN]>)> {
         let place = &self.places[self.ring.slice_of(hash)];
         let stays = self.all_stay || !place.moves;
-        stays.then_some((usize::from(place.owner), place.prefix))
+        stays.then_some((usize::from(place.owner), place.prefix.as_ref()))
     }
 }
 

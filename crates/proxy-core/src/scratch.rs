@@ -1,9 +1,9 @@
 //! Memory that is used again for each request.
 
-use crate::ids::{PoolId, RouteId};
-use crate::pool::steady::KeyPlace;
+use crate::ids::{BackendId, PoolId, RouteId};
 use crate::routes::{RenameId, Renamed};
 use evenkeel_protocol::KeyAt;
+use evenkeel_schemes::generation::PREFIX_LEN;
 
 /// What is at hand for the request in hand, so that none needs memory of its own.
 #[derive(Debug, Default)]
@@ -20,13 +20,19 @@ pub(crate) struct Scratch {
     pub keys: Vec<KeyAt>,
     /// Where each of them is, if they are several.
     pub homes: Vec<KeyHome>,
+    /// What stands before those of them that have a name of a ring, in their order.
+    pub prefixes: Vec<[u8; PREFIX_LEN]>,
 }
 
 /// Where a key of a `get` goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyHome {
     pub pool: PoolId,
-    pub place: KeyPlace,
+    pub to: BackendId,
+    /// By which it was dealt out, as far as a ring looks at it.
+    pub hash: u32,
     pub rename: RenameId,
     pub route: RouteId,
+    /// It goes by a name of a ring.
+    pub is_named: bool,
 }

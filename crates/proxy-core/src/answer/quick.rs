@@ -189,11 +189,13 @@ impl Shelf<'_> {
     }
 
     /// How the application wants to see a value, what servers call its key, and its route.
-    #[inline]
+    #[inline(always)]
     fn shown_as(&mut self, slot: u64) -> Option<(Show, RenameId, RouteId)> {
         let slot = self.client.slot(slot)?;
-        let is_value = matches!(slot.show, Show::Value { .. });
-        is_value.then_some((slot.show, slot.rename, slot.route))
+        let show @ Show::Value { .. } = slot.show else {
+            return None;
+        };
+        Some((show, slot.rename, slot.route))
     }
 
     /// The grain of a key, where it has one, has carried a read of so many bytes.
@@ -205,7 +207,7 @@ impl Shelf<'_> {
     }
 
     /// Shows a value whose key has so many bytes before it, or keeps it for its turn.
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, slot: u64, (show, route): (Show, RouteId), before_key: usize, value: &[u8]) {
         let client = &mut *self.client;
         client.saw_answer(value.len());

@@ -18,12 +18,12 @@ pub(crate) struct SteadyPool<'p> {
 
 /// Where such a key is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct KeyPlace {
+pub(crate) struct KeyPlace<'p> {
     pub to: BackendId,
     /// By which it was dealt out.
     pub hash: u64,
     /// What stands before it in its name there.
-    pub prefix: Option<[u8; PREFIX_LEN]>,
+    pub prefix: Option<&'p [u8; PREFIX_LEN]>,
 }
 
 impl<'p> SteadyPool<'p> {
@@ -33,7 +33,7 @@ impl<'p> SteadyPool<'p> {
 
     /// Where a key of an application is. `None` if it changes hands, or may have no name there.
     #[inline(always)]
-    pub fn find(&self, key: &[u8]) -> Option<KeyPlace> {
+    pub fn find(&self, key: &[u8]) -> Option<KeyPlace<'p>> {
         let Some(ring) = &self.ring else {
             let (to, hash) = self.servers.home_and_hash(key);
             return Some(KeyPlace {
@@ -53,7 +53,7 @@ impl<'p> SteadyPool<'p> {
     }
 
     /// The same of a key by the name that servers know, which stands before it already.
-    pub fn find_named(&self, name: &[u8]) -> Option<KeyPlace> {
+    pub fn find_named(&self, name: &[u8]) -> Option<KeyPlace<'p>> {
         let key = match self.ring {
             Some(_) => taken_apart(name).1,
             None => name,

@@ -158,7 +158,7 @@ pub(crate) fn draft_key(
     let key = LineKey {
         prefix: None,
         key: key.stored,
-        hash,
+        hash: hash as u32,
         slot,
     };
     add_to_draft(core, now, &line, &key);

@@ -20,6 +20,7 @@ use crate::under_way::lines::{add_to_draft, send_drafts};
 use crate::worker::ProxyCore;
 use core::mem;
 use evenkeel_protocol::{KEY_LEN_MAX, KeyAt, scan_get, scan_get_of_one, text};
+use evenkeel_schemes::generation::PREFIX_LEN;
 use evenkeel_types::{Instant, KeyHash};
 
 /// What is before the key of a line for one.
@@ -98,7 +99,7 @@ fn quick_gets_of_one(
         let deadline = now + backend.request_timeout;
         let before = backend.queued_bytes();
         let tail = backend.tail();
-        match &prefix {
+        match prefix {
             None => tail.extend_from_slice(line),
             Some(prefix) => {
                 tail.extend_from_slice(GET);
@@ -140,6 +141,7 @@ fn quick_get_of_several(core: &mut ProxyCore, now: Instant, id: ClientId, input:
     asked.unwrap_or(0)
 }
 
+#[inline(never)]
 fn quick_get_all(
     core: &mut ProxyCore,
     now: Instant,
@@ -148,35 +150,46 @@ fn quick_get_all(
     keys: &[KeyAt],
 ) -> bool {
     let mut homes = mem::take(&mut core.scratch.homes);
+    let mut prefixes = mem::take(&mut core.scratch.prefixes);
     homes.clear();
-    let all_known = quick_homes(core, input, keys, &mut homes);
+    prefixes.clear();
+    let all_known = quick_homes(core, input, keys, &mut homes, &mut prefixes);
     let client = core.clients.get_mut(id).filter(|_| all_known);
     let asked = match client.filter(|client| client.may_ask_all(keys.len(), core.out_pause)) {
         None => false,
         Some(client) => {
             let first = client.push_keys(homes.iter().map(|home| (home.rename, home.route)));
             core.counts.stats.cmd_get += keys.len() as u64;
+            let mut line = Line::get(id, homes[0].pool, homes[0].to, homes[0].route);
+            let mut prefixes = prefixes.iter();
             for ((slot, at), home) in (first..).zip(keys).zip(&homes) {
-                let KeyPlace { to, hash, prefix } = home.place;
+                (line.pool, line.to, line.route) = (home.pool, home.to, home.route);
                 let key = LineKey {
-                    prefix,
+                    prefix: if home.is_named { prefixes.next() } else { None },
                     key: at.of(input),
-                    hash,
+                    hash: home.hash,
                     slot,
                 };
-                add_to_draft(core, now, &Line::get(id, home.pool, to, home.route), &key);
+                add_to_draft(core, now, &line, &key);
             }
             send_drafts(core, now, id);
             true
         }
     };
     core.scratch.homes = homes;
+    core.scratch.prefixes = prefixes;
     asked
 }
 
 /// Where each of the keys is; false if one of them is not for the quick way.
 #[inline]
-fn quick_homes(core: &ProxyCore, input: &[u8], keys: &[KeyAt], homes: &mut Vec<KeyHome>) -> bool {
+fn quick_homes(
+    core: &ProxyCore,
+    input: &[u8],
+    keys: &[KeyAt],
+    homes: &mut Vec<KeyHome>,
+    prefixes: &mut Vec<[u8; PREFIX_LEN]>,
+) -> bool {
     let mut known = KnownPool::default();
     for at in keys {
         let key = at.of(input);
@@ -184,11 +197,16 @@ fn quick_homes(core: &ProxyCore, input: &[u8], keys: &[KeyAt], homes: &mut Vec<K
         let Some((pool, place)) = known.find(&core.pools, way.quick_get(), key) else {
             return false;
         };
+        if let Some(prefix) = place.prefix {
+            prefixes.push(*prefix);
+        }
         homes.push(KeyHome {
             pool,
-            place,
+            to: place.to,
+            hash: place.hash as u32,
             rename: way.rename(),
             route: way.route(),
+            is_named: place.prefix.is_some(),
         });
     }
     true
@@ -206,7 +224,7 @@ impl<'p> KnownPool<'p> {
         pools: &'p Pools,
         pool: Option<PoolId>,
         key: &[u8],
-    ) -> Option<(PoolId, KeyPlace)> {
+    ) -> Option<(PoolId, KeyPlace<'p>)> {
         let pool = pool?;
         if self.0.as_ref().is_none_or(|(known, _)| *known != pool) {
             self.0 = Some((pool, pools.steady(pool)?));

@@ -112,6 +112,7 @@ impl Way {
     }
 
     /// The renaming of its keys.
+    #[inline]
     pub fn rename(&self) -> RenameId {
         self.to.rename
     }

@@ -146,7 +146,7 @@ pub(crate) fn value_as_sent(
 }
 
 /// Appends what begins with a `VALUE` of a server, without so many bytes that stand before the application's key.
-#[inline]
+#[inline(always)]
 pub(crate) fn put_value(out: &mut Vec<u8>, before_key: usize, value: &[u8]) {
     let mut rest = value;
     if before_key > 0 {

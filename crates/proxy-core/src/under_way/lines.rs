@@ -34,17 +34,21 @@ pub(crate) fn draft_again(
 }
 
 /// Adds a key to the line for its server; a line that is full is sent before.
-#[inline]
+#[inline(always)]
 pub(crate) fn add_to_draft(core: &mut ProxyCore, now: Instant, line: &Line, key: &LineKey<'_>) {
-    match core.drafts.room(line, key) {
-        Room::Yes => {}
-        Room::Full => {
-            send_draft(core, now, line.client, line.pool, line.to);
-            core.drafts.begin(line);
-        }
-        Room::NotBegun => core.drafts.begin(line),
+    let room = core.drafts.room(line, key);
+    if room != Room::Yes {
+        begin_draft(core, now, line, room);
     }
     core.drafts.add(line.to, key);
+}
+
+#[inline(never)]
+fn begin_draft(core: &mut ProxyCore, now: Instant, line: &Line, room: Room) {
+    if room == Room::Full {
+        send_draft(core, now, line.client, line.pool, line.to);
+    }
+    core.drafts.begin(line);
 }
 
 /// Sends all lines that have been begun.
