@@ -279,15 +279,9 @@ impl Moving {
         (before.generation == generation && after.generation != generation).then_some(key)
     }
 
-    /// The servers, by their places in the list, that give something away. O(slices · log slices).
+    /// The servers, by their places in the list, that give something away: [`Ring::givers`].
     pub fn givers(&self) -> BTreeSet<u16> {
-        let slices = self.before.slices().iter().chain(self.after.slices());
-        let givers = slices.filter_map(|slice| {
-            let of = |ring: &Ring| ring.slices()[ring.slice_of(slice.end)];
-            let (before, after) = (of(&self.before), of(&self.after));
-            (before.generation != after.generation).then_some(before.owner)
-        });
-        givers.collect()
+        self.before.givers(&self.after)
     }
 }
 

@@ -263,16 +263,9 @@ impl PlannedRing {
 
     /// The servers, by their places in the list, that give parts away.
     pub(crate) fn sources(&self) -> BTreeSet<usize> {
-        let Some(after) = &self.after else {
-            return BTreeSet::new();
-        };
-        let starts = self.before.slices().iter().chain(after.slices());
-        let owners = starts.filter_map(|slice| {
-            let of = |ring: &Ring| ring.slices()[ring.slice_of(slice.end)];
-            let (before, after) = (of(&self.before), of(after));
-            (before.generation != after.generation).then_some(usize::from(before.owner))
-        });
-        owners.collect()
+        let after = self.after.iter();
+        let givers = after.flat_map(|after| self.before.givers(after));
+        givers.map(usize::from).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A word to a worker.
 #[derive(Clone, Debug)]
@@ -99,6 +99,17 @@ impl ReloadCounts {
 /// A pool that a coordinator leads: by the cluster of that, and by its name.
 type Led = (MapSource, Arc<str>);
 
+/// What a worker says of such a pool.
+#[derive(Debug, Default)]
+struct LedGauges {
+    /// The newest version before which nothing is under way.
+    acknowledged: u64,
+    /// What grains of its ring have carried, and for which slot that was wanted.
+    counted: Option<(u64, RingCounted)>,
+    /// The plan of its ring, and the servers of its list that the worker does not reach.
+    unreached: Option<(u64, BTreeSet<u16>)>,
+}
+
 /// What a worker lets others read without asking it.
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -107,12 +118,8 @@ pub struct Gauges {
     requests: AtomicU64,
     /// Epochs of the newest maps that the worker has; written when one changes.
     epochs: Mutex<BTreeMap<MapSource, Epoch>>,
-    /// For each pool that a coordinator leads the newest version before which nothing is under way.
-    acknowledged: Mutex<BTreeMap<Led, u64>>,
-    /// What grains of rings have carried, for the slot that it was last wanted for.
-    rings: Mutex<BTreeMap<Led, (u64, RingCounted)>>,
-    /// The plan of a ring, and the servers of its list that the worker does not reach.
-    unreached: Mutex<BTreeMap<Led, (u64, BTreeSet<u16>)>>,
+    /// Of the pools that coordinators lead.
+    led: Mutex<BTreeMap<Led, LedGauges>>,
     /// Generation of the configuration that the worker works by.
     generation: AtomicU64,
 }
@@ -142,31 +149,19 @@ impl Gauges {
 
     /// Nothing is under way that was begun before this version of a pool's step.
     pub fn set_acknowledged(&self, source: MapSource, pool: Arc<str>, version: u64) {
-        let acknowledged = self.acknowledged.lock();
-        let mut acknowledged = acknowledged.unwrap_or_else(PoisonError::into_inner);
-        acknowledged.insert((source, pool), version);
+        self.led().entry((source, pool)).or_default().acknowledged = version;
     }
 
-    /// Forgets what was acknowledged of pools that are not led any more: another change of theirs has versions of its own.
-    pub fn keep_acknowledged(&self, is_led: impl Fn(MapSource, &Arc<str>) -> bool) {
-        let acknowledged = self.acknowledged.lock();
-        let mut acknowledged = acknowledged.unwrap_or_else(PoisonError::into_inner);
-        acknowledged.retain(|(source, pool), _| is_led(*source, pool));
-        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
-        rings.retain(|(source, pool), _| is_led(*source, pool));
-        let mut unreached = self
-            .unreached
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        unreached.retain(|(source, pool), _| is_led(*source, pool));
+    /// Forgets what was said of pools that are not led any more: another change of theirs has versions of its own.
+    pub fn keep_led(&self, is_led: impl Fn(MapSource, &Arc<str>) -> bool) {
+        self.led().retain(|(source, pool), _| is_led(*source, pool));
     }
 
     /// The newest version of a pool's step before which nothing is under way, 0 for none.
     pub fn acknowledged(&self, source: MapSource, pool: &Arc<str>) -> u64 {
-        let acknowledged = self.acknowledged.lock();
-        let acknowledged = acknowledged.unwrap_or_else(PoisonError::into_inner);
-        let found = acknowledged.get(&(source, Arc::clone(pool)));
-        found.copied().unwrap_or(0)
+        let led = self.led();
+        let found = led.get(&(source, Arc::clone(pool)));
+        found.map_or(0, |gauges| gauges.acknowledged)
     }
 
     /// What grains of a pool's ring have carried, for this slot.
@@ -177,8 +172,7 @@ impl Gauges {
         slot: u64,
         counted: RingCounted,
     ) {
-        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
-        rings.insert((source, pool), (slot, counted));
+        self.led().entry((source, pool)).or_default().counted = Some((slot, counted));
     }
 
     /// The same, if it was counted for this slot.
@@ -188,18 +182,15 @@ impl Gauges {
         pool: &Arc<str>,
         slot: u64,
     ) -> Option<RingCounted> {
-        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
-        let (of, counted) = rings.get(&(source, Arc::clone(pool)))?;
+        let led = self.led();
+        let (of, counted) = led.get(&(source, Arc::clone(pool)))?.counted.as_ref()?;
         (*of == slot).then(|| counted.clone())
     }
 
     /// The worker does not reach these servers, by their places in the list of this plan.
     pub fn set_unreached(&self, source: MapSource, pool: Arc<str>, plan: u64, servers: Vec<u16>) {
-        let mut unreached = self
-            .unreached
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        unreached.insert((source, pool), (plan, servers.into_iter().collect()));
+        let unreached = (plan, servers.into_iter().collect());
+        self.led().entry((source, pool)).or_default().unreached = Some(unreached);
     }
 
     /// The servers of this plan's list that the worker does not reach; `None` as long as it works by another.
@@ -209,12 +200,13 @@ impl Gauges {
         pool: &Arc<str>,
         plan: u64,
     ) -> Option<BTreeSet<u16>> {
-        let unreached = self
-            .unreached
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let (of, servers) = unreached.get(&(source, Arc::clone(pool)))?;
+        let led = self.led();
+        let (of, servers) = led.get(&(source, Arc::clone(pool)))?.unreached.as_ref()?;
         (*of == plan).then(|| servers.clone())
+    }
+
+    fn led(&self) -> MutexGuard<'_, BTreeMap<Led, LedGauges>> {
+        self.led.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The worker has been asked so much since its start.
@@ -242,7 +234,7 @@ mod tests {
         for pool in &pools {
             gauges.set_acknowledged(source, Arc::clone(pool), 5);
         }
-        gauges.keep_acknowledged(|_, pool| **pool == *"b");
+        gauges.keep_led(|_, pool| **pool == *"b");
         let acknowledged = pools.map(|pool| gauges.acknowledged(source, &pool));
         assert_eq!(acknowledged, [0, 5]);
     }

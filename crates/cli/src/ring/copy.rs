@@ -257,12 +257,13 @@ impl Proxy {
 /// Asks whether there is an item, and for nothing of it.
 fn question(key: &[u8], to: &mut Vec<u8>) {
     to.extend_from_slice(b"mg ");
-    match key.iter().all(u8::is_ascii_graphic) {
-        true => to.extend_from_slice(key),
-        false => base64::encode(key, to),
+    if key.iter().all(u8::is_ascii_graphic) {
+        to.extend_from_slice(key);
+    } else {
+        base64::encode(key, to);
+        to.extend_from_slice(b" b");
     }
-    let is_text = key.iter().all(u8::is_ascii_graphic);
-    to.extend_from_slice(if is_text { b"\r\n" } else { b" b\r\n" });
+    to.extend_from_slice(b"\r\n");
 }
 
 fn sentences(copied: &Copied, pool: &str) -> String {

@@ -216,7 +216,9 @@ impl Changes {
 
     /// Takes back plans whose newcomer is not reached, and lets go of servers that are dead. O(pools · servers · proxies).
     pub(super) fn look_at_servers(&mut self, now: Now) {
-        let pools: Vec<String> = self.pools.keys().cloned().collect();
+        let concerns = |(_, led): &(&String, &Led)| led.has_dead || !led.reach.unreached.is_empty();
+        let pools = self.pools.iter().filter(concerns);
+        let pools: Vec<String> = pools.map(|(pool, _)| pool.clone()).collect();
         for pool in pools {
             self.withdraw_newcomer(now, &pool);
             self.lose_dead(now, &pool);

@@ -108,9 +108,9 @@ impl LedRing {
         let (moves, server) = match ordered {
             Ordered::Moves(moves) => (moves, None),
             Ordered::Joins(newcomer, gives) => {
-                let known = &mut placement.servers;
+                let (known, shares) = (&mut placement.servers, ring.shares());
                 let is_it = |at: &usize| known[*at].identity() == newcomer.identity();
-                let is_free = |at: &usize| !ring.owns(*at as u16);
+                let is_free = |at: &usize| shares[*at] == 0;
                 let free = || (0..known.len()).find(is_free);
                 let place = (0..known.len()).find(is_it).or_else(free);
                 let place = place.unwrap_or(known.len());

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::CoordinatorCore;
 use crate::changes::{
-    ChangeRefusal, ChangeView, ForgottenPoolView, RemoveProxyRefusal, RemovedProxyView,
+    ChangeRefusal, ChangeView, Changes, ForgottenPoolView, RemoveProxyRefusal, RemovedProxyView,
     RingMoveRequest, RingServerRequest, RingSettingsRequest, RingView,
 };
 use crate::duration::millis;
@@ -182,11 +182,7 @@ impl CoordinatorCore {
         pool: &str,
         request: &RingMoveRequest,
     ) -> Result<RingView, ChangeRefusal> {
-        self.notice_pause(now.monotonic);
-        self.changes.order_moves(now, pool, request)?;
-        self.finish(now);
-        let view = self.changes.ring(now.monotonic, pool);
-        view.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })
+        self.order_ring(now, pool, |changes| changes.order_moves(now, pool, request))
     }
 
     /// A server of a pool's ring is to come or go, for an operator. Gives the ring as it is then.
@@ -200,11 +196,9 @@ impl CoordinatorCore {
         pool: &str,
         request: &RingServerRequest,
     ) -> Result<RingView, ChangeRefusal> {
-        self.notice_pause(now.monotonic);
-        self.changes.order_server(now, pool, request)?;
-        self.finish(now);
-        let view = self.changes.ring(now.monotonic, pool);
-        view.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })
+        self.order_ring(now, pool, |changes| {
+            changes.order_server(now, pool, request)
+        })
     }
 
     /// Changes how a pool's ring follows its load, for an operator. Gives the ring as it is then.
@@ -218,8 +212,18 @@ impl CoordinatorCore {
         pool: &str,
         request: &RingSettingsRequest,
     ) -> Result<RingView, ChangeRefusal> {
+        self.order_ring(now, pool, |changes| changes.set_ring(pool, request))
+    }
+
+    /// Carries out an order about a pool's ring. Gives the ring as it is then.
+    fn order_ring(
+        &mut self,
+        now: Now,
+        pool: &str,
+        order: impl FnOnce(&mut Changes) -> Result<(), ChangeRefusal>,
+    ) -> Result<RingView, ChangeRefusal> {
         self.notice_pause(now.monotonic);
-        self.changes.set_ring(pool, request)?;
+        order(&mut self.changes)?;
         self.finish(now);
         let view = self.changes.ring(now.monotonic, pool);
         view.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })

@@ -175,6 +175,17 @@ impl Ring {
             .is_some_and(|share| *share > 0)
     }
 
+    /// The servers that have parts of this ring which have changed hands in another one that was made of it. O(s log s).
+    pub fn givers(&self, after: &Ring) -> BTreeSet<u16> {
+        let slices = self.slices.iter().chain(&after.slices);
+        let givers = slices.filter_map(|slice| {
+            let of = |ring: &Ring| ring.slices[ring.slice_of(slice.end)];
+            let (before, after) = (of(self), of(after));
+            (before.generation != after.generation).then_some(before.owner)
+        });
+        givers.collect()
+    }
+
     /// The servers that have hashes of a part, ascending. O(s).
     pub fn owners_of(&self, part: Part) -> BTreeSet<u16> {
         let mut first = self.begin();

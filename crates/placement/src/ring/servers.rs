@@ -20,7 +20,9 @@ impl Ring {
         if usize::from(server) >= SERVERS_MAX {
             return Err(BadChange::TooManyServers);
         }
-        if server > self.servers || self.owns(server) || gives.len() != self.servers() {
+        let shares = self.shares();
+        let owns = |server: u16| shares.get(usize::from(server)).is_some_and(|it| *it > 0);
+        if server > self.servers || owns(server) || gives.len() != self.servers() {
             return Err(BadChange::BadNewcomer {
                 server: usize::from(server),
                 servers: self.servers(),
@@ -39,7 +41,7 @@ impl Ring {
         }
         let mut pairs = self.pairs_to_keep();
         if usize::from(servers) <= ADJACENT_SERVERS_MAX {
-            for other in (0..self.servers).filter(|other| self.owns(*other)) {
+            for other in (0..self.servers).filter(|other| owns(*other)) {
                 pairs.extend([(other, server), (server, other)]);
             }
         }

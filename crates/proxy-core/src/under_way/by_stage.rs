@@ -34,14 +34,10 @@ pub(crate) fn ask_by_stage(core: &mut ProxyCore, now: Instant, mut question: Que
     };
     match stage {
         Some(Stage::Quiesced) if core.pools.is_loss(tag.pool) => {
-            let lost = place_of(core, &question).map(|id| core.backends.get(id));
-            let name = lost.map(|lost| lost.map_or_else(String::new, |lost| lost.name.clone()));
-            ask_at(
-                core,
-                now,
-                question,
-                name.and_then(|name| Err(Failure::Unavailable(name))),
-            );
+            let lost = place_of(core, &question);
+            let lost = lost.and_then(|id| core.backends.get(id).ok_or(Failure::Former));
+            let failure = lost.map_or_else(|why| why, |it| Failure::Unavailable(it.name.clone()));
+            ask_at(core, now, question, Err(failure));
         }
         Some(Stage::Quiesced) => {
             if tag.give_up <= now {

@@ -116,7 +116,7 @@ impl Worker {
             pools.any(|pool| pool.name == *name && pool.settings.follows == Some(source))
         };
         self.steps.retain(|(source, pool), _| is_led(*source, pool));
-        self.parts.gauges.keep_acknowledged(is_led);
+        self.parts.gauges.keep_led(is_led);
         for ((source, pool), step) in &self.steps {
             let core = &mut self.parts.core;
             core.set_step(now, *source, pool, Some(step.clone()));
