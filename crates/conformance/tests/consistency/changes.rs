@@ -3,14 +3,16 @@
 
 use super::application::Shared;
 use super::warm::{
-    DEADLINE, SERVERS, STOPPED_MS_MAX, addresses, counts, evict, judge, list, memcacheds, pause_of,
-    restart, rounds, work,
+    DEADLINE, SERVERS, STOPPED_MS_MAX, TESTS, addresses, counts, evict, judge, list, memcacheds,
+    pause_of, restart, rounds, work,
 };
 use super::{IMPATIENT, PROXIES};
+use evenkeel_conformance::etcd::{Etcd, own_host};
 use evenkeel_testkit::{Memcached, Process, Signal, evenkeel, http, poll_until};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 use serde_json::{Value, json};
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,36 +25,106 @@ pub const THINKING: Duration = Duration::from_millis(5);
 
 /// The proxies, and who leads them.
 pub struct Fleet {
-    pub coordinator: Process,
-    state: String,
+    /// One of them leads.
+    coordinators: Vec<Process>,
+    /// Where they keep what they know, as arguments.
+    state: [String; 2],
+    /// It ends with them.
+    _etcd: Option<Etcd>,
     file: String,
     pub proxies: Vec<Process>,
 }
 
+/// Where coordinators answer: the one that leads does.
+#[derive(Clone)]
+pub struct Leader(Vec<SocketAddr>);
+
+impl Leader {
+    fn ask(&self, ask: impl Fn(SocketAddr) -> io::Result<(u16, String)>) -> Option<Value> {
+        let said = self.0.iter().filter_map(|at| ask(*at).ok());
+        let mut done = said.filter(|(status, _)| *status == 200);
+        done.find_map(|(_, body)| serde_json::from_str(&body).ok())
+    }
+
+    /// What it says at this path.
+    pub fn get(&self, path: &str) -> Option<Value> {
+        self.ask(|at| http::get(at, path))
+    }
+
+    /// What it answers to an order, if it takes it.
+    pub fn post(&self, path: &str, order: &Value) -> Option<Value> {
+        self.ask(|at| http::post_json(at, path, &order.to_string()))
+    }
+
+    /// What it answers to settings, if it takes them.
+    pub fn put(&self, path: &str, settings: &Value) -> Option<Value> {
+        self.ask(|at| http::put_json(at, path, &settings.to_string()))
+    }
+}
+
 impl Fleet {
-    /// Proxies by the file that is said of a coordinator.
-    pub fn start(folder: &Path, file: impl FnOnce(SocketAddr) -> String) -> Self {
+    /// Proxies by the file that is said of a coordinator's address.
+    pub fn start(folder: &Path, file: impl FnOnce(&str) -> String) -> Self {
         let state = folder.join("state").display().to_string();
-        let coordinator = evenkeel::coordinator(&["--state", &state]);
-        let text = file(coordinator.address());
+        let state = ["--state".to_owned(), state];
+        Fleet::with((1, state, None), PROXIES, folder, file)
+    }
+
+    /// So many proxies, and two coordinators on an etcd.
+    pub fn on_etcd(folder: &Path, proxies: usize, file: impl FnOnce(&str) -> String) -> Self {
+        let etcd = Etcd::start();
+        let state = ["--etcd".to_owned(), etcd.urls()];
+        Fleet::with((2, state, Some(etcd)), proxies, folder, file)
+    }
+
+    fn with(
+        (count, state, etcd): (usize, [String; 2], Option<Etcd>),
+        proxies: usize,
+        folder: &Path,
+        file: impl FnOnce(&str) -> String,
+    ) -> Self {
+        let any = format!("{}:0", own_host());
+        let coordinators = (0..count).map(|_| coordinator(&any, &state));
+        let coordinators: Vec<Process> = coordinators.collect();
+        let urls = coordinators
+            .iter()
+            .map(|one| format!("\"http://{}\"", one.address()));
+        let text = file(&format!("[{}]", urls.collect::<Vec<_>>().join(", ")));
         let path = folder.join("proxy.toml");
         std::fs::write(&path, text).expect("room");
         let file = path.display().to_string();
-        let proxies = (0..PROXIES)
+        let proxies = (0..proxies)
             .map(|at| proxy("127.0.0.1:0", &file, at))
             .collect();
         Fleet {
-            coordinator,
+            coordinators,
             state,
+            _etcd: etcd,
             file,
             proxies,
         }
     }
 
+    pub fn leader(&self) -> Leader {
+        Leader(addresses(&self.coordinators))
+    }
+
+    /// The coordinator that leads.
+    pub fn leading(&mut self) -> &mut Process {
+        let leads = |one: &Process| Leader(vec![one.address()]).get("/api/v1/changes").is_some();
+        let leading = poll_until(DEADLINE, "a coordinator that leads", || {
+            self.coordinators.iter().position(leads)
+        });
+        &mut self.coordinators[leading]
+    }
+
+    /// The coordinator that leads is killed, and starts again.
     pub fn kill_coordinator(&mut self) {
-        let address = self.coordinator.address().to_string();
-        self.coordinator.kill();
-        self.coordinator = evenkeel::coordinator_at(&address, &["--state", &self.state]);
+        let state = self.state.clone();
+        let leading = self.leading();
+        let address = leading.address().to_string();
+        leading.kill();
+        *leading = coordinator(&address, &state);
     }
 
     pub fn kill_proxy(&mut self, at: usize) {
@@ -61,28 +133,27 @@ impl Fleet {
         self.proxies[at] = proxy(&address, &self.file, at);
     }
 
-    fn change(&self) -> Option<Value> {
-        let (_, body) = http::get(self.coordinator.address(), "/api/v1/changes").ok()?;
-        let body: Value = serde_json::from_str(&body).ok()?;
-        body["changes"].as_array()?.first().cloned()
-    }
-
     /// Brings the change to a stage, however often it is withdrawn on the way.
     fn begin(&self, goal: &str) {
-        let at: SocketAddr = self.coordinator.address();
-        let begin = json!({"goal": goal, "proxies": PROXIES}).to_string();
+        let leader = self.leader();
+        let begin = json!({"goal": goal, "proxies": PROXIES});
         poll_until(DEADLINE, "the change to come to its goal", || {
-            let change = self.change()?;
+            let changes = leader.get("/api/v1/changes")?;
+            let change = changes["changes"].as_array()?.first()?;
             if change["stage"] == goal {
                 return Some(());
             }
             if change["goal"] != goal {
                 // Not all may be there yet.
-                let _ = http::post_json(at, "/api/v1/changes/new/begin", &begin);
+                let _ = leader.post("/api/v1/changes/new/begin", &begin);
             }
             None
         });
     }
+}
+
+fn coordinator(address: &str, state: &[String; 2]) -> Process {
+    evenkeel::coordinator_at(address, &state.each_ref().map(String::as_str))
 }
 
 fn proxy(address: &str, file: &str, at: usize) -> Process {
@@ -91,14 +162,14 @@ fn proxy(address: &str, file: &str, at: usize) -> Process {
 }
 
 fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
-    let (mut former, mut own) = (memcacheds(), memcacheds());
+    let (mut former, mut own) = (memcacheds(SERVERS), memcacheds(SERVERS));
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut fleet = Fleet::start(folder.path(), |coordinator| {
         let patience =
             format!("request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\n");
         format!(
             "[pools.old]\n{}{patience}[pools.new]\n{}{patience}warm_from = \"old\"\n\
-             pool_coordinator = \"http://{coordinator}\"\n[[routes]]\npool = \"new\"\n",
+             pool_coordinator = {coordinator}\n[[routes]]\npool = \"new\"\n",
             list(&former),
             list(&own)
         )
@@ -155,5 +226,7 @@ fn wait(time: Duration) {
 
 #[test]
 fn chaos_of_pools_that_are_led_to_other_servers() {
-    rounds(|random, shared| one_round(random, &shared.thinking(THINKING)));
+    rounds(TESTS, |random, shared| {
+        one_round(random, &shared.thinking(THINKING))
+    });
 }

@@ -2,63 +2,73 @@
 //! are evicted, and servers, proxies and the coordinator are killed and stopped.
 
 use super::application::{KEYS, Shared};
-use super::changes::{Fleet, THINKING};
+use super::changes::{Fleet, Leader, THINKING};
 use super::warm::{
-    DEADLINE, SERVERS, STOPPED_MS_MAX, addresses, counts, evict, judge, list, memcacheds, pause_of,
-    restart, rounds, work,
+    DEADLINE, STOPPED_MS_MAX, addresses, counts, judge, list, memcacheds, pause_of, restart,
+    rounds, work,
 };
 use super::{IMPATIENT, PROXIES};
 use evenkeel_placement::config::{PlacementConfig, Server};
 use evenkeel_placement::pool::Placement;
-use evenkeel_testkit::{Client, Memcached, http, poll_until};
+use evenkeel_testkit::{Client, Memcached, poll_until};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::Rng;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+
+/// Servers of a ring that is in chaos, and its proxies.
+const SERVERS: usize = 8;
+const RING_PROXIES: usize = 3;
 
 /// Keys that are to move at once.
 const KEYS_MOVED: usize = 3;
 
-/// Plans that come to their end before anything fails. Each takes the seconds of `closing`.
-const PLANS: u64 = 1;
-
 /// How long a plan warms: some of what is asked for is brought, some is not.
 const WARMING_MS: u64 = 200;
 
-fn lines(servers: &[Memcached], coordinator: SocketAddr) -> String {
+/// A round that takes longer hangs.
+const ROUND_MAX: Duration = Duration::from_secs(300);
+
+/// Items that are evicted at a time.
+const EVICTED: usize = 20;
+
+fn lines(servers: &[Memcached], coordinators: &str) -> String {
     format!(
         "[pools.main]\n{}request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\n\
-         distribution = \"adaptive\"\npool_coordinator = \"http://{coordinator}\"\n",
+         distribution = \"adaptive\"\npool_coordinator = {coordinators}\n",
         list(servers)
     )
 }
 
-fn ring(fleet: &Fleet) -> Option<Value> {
-    let (_, body) = http::get(fleet.coordinator.address(), "/api/v1/rings").ok()?;
-    let body: Value = serde_json::from_str(&body).ok()?;
-    body["rings"].as_array()?.first().cloned()
+fn ring(leader: &Leader) -> Option<Value> {
+    let view = leader.get("/api/v1/rings")?;
+    view["rings"].as_array()?.first().cloned()
 }
 
-/// Orders that some keys move, again and again, until so many plans have come to their end.
-fn move_keys(fleet: &Fleet, shared: &Shared, random: &mut Xoshiro256PlusPlus, plans: u64) {
-    let at = fleet.coordinator.address();
+/// Orders that some keys move, as often as that is taken, until it is told to stop. Counts plans that have come to their end.
+fn move_keys(
+    leader: &Leader,
+    shared: &Shared,
+    mut random: Xoshiro256PlusPlus,
+    (plans, stop): (&AtomicU64, &AtomicBool),
+) {
     let list = Placement::new(&PlacementConfig {
         servers: vec![Server::new("any", 1)],
         ..PlacementConfig::default()
     });
     let list = list.expect("a server");
-    let mut done = 0;
     let mut last = Value::Null;
-    poll_until(DEADLINE, "parts of the ring to move", || {
-        let change = ring(fleet)?["change"].clone();
+    poll_until(ROUND_MAX, "the end of a test", || {
+        if stop.load(Ordering::Relaxed) {
+            return Some(());
+        }
+        let change = ring(leader)?["change"].clone();
         let number = &change["ring"]["number"];
         if change["stage"] == "done" && *number != last {
             last = number.clone();
-            done += 1;
-        }
-        if done > plans {
-            return Some(());
+            plans.fetch_add(1, Ordering::Relaxed);
         }
         let mut number = |below: usize| random.next_u64() as usize % below;
         let parts: Vec<Value> = (0..KEYS_MOVED)
@@ -68,20 +78,59 @@ fn move_keys(fleet: &Fleet, shared: &Shared, random: &mut Xoshiro256PlusPlus, pl
                 json!({"first": hash, "last": hash, "to": number(SERVERS)})
             })
             .collect();
-        let order = json!({"parts": parts, "proxies": PROXIES}).to_string();
+        let order = json!({"parts": parts, "proxies": RING_PROXIES});
         // It is refused where a key is there already, while another plan is under way, and before all proxies are there.
-        let _ = http::post_json(at, "/api/v1/rings/main/moves", &order);
+        let _ = leader.post("/api/v1/rings/main/moves", &order);
         None
     });
 }
 
+/// Some items are not there any more, by whatever name a server has them.
+fn evict(servers: &[Memcached], random: &mut Xoshiro256PlusPlus) {
+    for _ in 0..EVICTED {
+        let at = servers[random.next_u64() as usize % servers.len()].address();
+        // A server that is stopped, or is just asked by somebody else what it has, is no matter.
+        let _ = evict_one(at, random);
+    }
+}
+
+fn evict_one(at: SocketAddr, random: &mut Xoshiro256PlusPlus) -> std::io::Result<()> {
+    let mut client = Client::try_connect(at)?;
+    client.try_send(b"lru_crawler metadump all\r\n")?;
+    let mut keys = Vec::new();
+    loop {
+        let line = client.try_line()?;
+        let Some(key) = line.strip_prefix("key=") else {
+            break;
+        };
+        keys.extend(key.split(' ').next().map(unescaped));
+    }
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let key = &keys[random.next_u64() as usize % keys.len()];
+    client.try_send(&[b"delete ", &key[..], b"\r\n"].concat())?;
+    client.try_line().map(drop)
+}
+
+/// A key as memcached lists it: other bytes than ordinary ones stand as in URLs.
+fn unescaped(listed: &str) -> Vec<u8> {
+    let mut parts = listed.split('%');
+    let mut key = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (byte, rest) = part.split_at(2);
+        key.push(u8::from_str_radix(byte, 16).expect("two digits"));
+        key.extend(rest.as_bytes());
+    }
+    key
+}
+
 /// A server dies, another one comes, and a third goes.
-fn come_and_go(fleet: &Fleet, servers: &mut Vec<Memcached>, dies: usize) {
-    let at = fleet.coordinator.address();
+fn come_and_go(leader: &Leader, servers: &mut Vec<Memcached>, dies: usize) {
     let name = |server: &Memcached| server.address().to_string();
     let wait = |what: &str, server: &str, has_part: bool| {
         poll_until(DEADLINE, what, || {
-            let ring = ring(fleet)?;
+            let ring = ring(leader)?;
             let known = ring["servers"].as_array()?.iter();
             let part = known.filter(|known| known["name"] == *server);
             let part: f64 = part.filter_map(|known| known["share"].as_f64()).sum();
@@ -89,19 +138,18 @@ fn come_and_go(fleet: &Fleet, servers: &mut Vec<Memcached>, dies: usize) {
         });
     };
     let order = |what: &str, server: &str| {
-        let order = json!({"what": what, "server": server, "proxies": PROXIES}).to_string();
+        let order = json!({"what": what, "server": server, "proxies": RING_PROXIES});
         poll_until(DEADLINE, what, || {
-            let told = http::post_json(at, "/api/v1/rings/main/servers", &order);
-            (told.ok()?.0 == 200).then_some(())
+            leader.post("/api/v1/rings/main/servers", &order).map(drop)
         });
     };
     set(
-        at,
-        &json!({"mode": "automatic", "proxies": PROXIES, "dead_after_ms": 1000}),
+        leader,
+        &json!({"mode": "automatic", "proxies": RING_PROXIES, "dead_after_ms": 1000}),
     );
     servers[dies].process().kill();
     wait("a dead server to be lost", &name(&servers[dies]), false);
-    set(at, &json!({"mode": "off"}));
+    set(leader, &json!({"mode": "off"}));
     let newcomer = Memcached::spawn(&["-t", "1"]);
     order("add", &name(&newcomer));
     wait("a server to come", &name(&newcomer), true);
@@ -111,15 +159,55 @@ fn come_and_go(fleet: &Fleet, servers: &mut Vec<Memcached>, dies: usize) {
     servers.push(newcomer);
 }
 
-fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
-    let mut servers = memcacheds();
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut fleet = Fleet::start(folder.path(), |coordinator| lines(&servers, coordinator));
+/// What goes wrong in a round, one after the other, while keys move.
+#[derive(Clone, Copy, Debug)]
+enum Blow {
+    ServerStopped,
+    ServerRestarted,
+    CoordinatorKilled,
+    CoordinatorStopped,
+    ProxyStopped,
+    ProxyKilled,
+}
+
+const BLOWS: [Blow; 6] = [
+    Blow::ServerStopped,
+    Blow::CoordinatorKilled,
+    Blow::ProxyStopped,
+    Blow::ServerRestarted,
+    Blow::CoordinatorStopped,
+    Blow::ProxyKilled,
+];
+
+fn strike(
+    blow: Blow,
+    fleet: &mut Fleet,
+    servers: &mut [Memcached],
+    random: &mut Xoshiro256PlusPlus,
+) {
     let mut number = |below: usize| random.next_u64() as usize % below;
-    let (stopped, killed, of_proxies) = (number(SERVERS), number(SERVERS), number(PROXIES));
+    let (server, proxy) = (number(SERVERS), number(RING_PROXIES));
     let pause = Duration::from_millis(number(STOPPED_MS_MAX as usize) as u64);
+    match blow {
+        Blow::ServerStopped => pause_of(servers[server].process(), pause),
+        Blow::ServerRestarted => restart(&mut servers[server]),
+        Blow::CoordinatorKilled => fleet.kill_coordinator(),
+        Blow::CoordinatorStopped => pause_of(fleet.leading(), pause),
+        Blow::ProxyStopped => pause_of(&mut fleet.proxies[proxy], pause),
+        Blow::ProxyKilled => fleet.kill_proxy(proxy),
+    }
+}
+
+fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
+    let mut servers = memcacheds(SERVERS);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut fleet = Fleet::on_etcd(folder.path(), RING_PROXIES, |coordinators| {
+        lines(&servers, coordinators)
+    });
     let places = addresses(&fleet.proxies);
-    let of_servers: Vec<SocketAddr> = servers.iter().map(Memcached::address).collect();
+    let leader = fleet.leader();
+    let (plans, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let of_mover = Xoshiro256PlusPlus::seed_from_u64(random.next_u64());
     let told = work(shared, &places, || {
         let go_on = |what: &str| {
             let before = shared.values();
@@ -128,27 +216,34 @@ fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
             });
         };
         go_on("the pool to be used");
-        set(
-            fleet.coordinator.address(),
-            &json!({"warming_ms": WARMING_MS}),
-        );
-        move_keys(&fleet, shared, random, PLANS);
-        for _ in 0..20 {
-            evict(&of_servers, random, shared);
-        }
-        pause_of(servers[stopped].process(), pause);
-        restart(&mut servers[killed]);
-        fleet.kill_coordinator();
-        pause_of(&mut fleet.proxies[of_proxies], pause);
-        move_keys(&fleet, shared, random, 1);
-        fleet.kill_proxy(1 - of_proxies);
-        go_on("a new proxy to be used");
-        move_keys(&fleet, shared, random, 1);
-        go_on("the pool to be used again");
-        come_and_go(&fleet, &mut servers, killed);
+        set(&leader, &json!({"warming_ms": WARMING_MS}));
+        std::thread::scope(|scope| {
+            scope.spawn(|| move_keys(&leader, shared, of_mover, (&plans, &stop)));
+            // Also when something fails: the test must end for that to be told.
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                for blows in BLOWS.chunks(2) {
+                    for blow in blows {
+                        strike(*blow, &mut fleet, &mut servers, random);
+                        evict(&servers, random);
+                    }
+                    let before = plans.load(Ordering::Relaxed);
+                    poll_until(DEADLINE, "parts of the ring to move", || {
+                        (plans.load(Ordering::Relaxed) > before).then_some(())
+                    });
+                }
+            }));
+            stop.store(true, Ordering::Relaxed);
+            if let Err(panic) = done {
+                std::panic::resume_unwind(panic);
+            }
+        });
+        go_on("the pool to be used after all that");
+        let dies = random.next_u64() as usize % SERVERS;
+        come_and_go(&leader, &mut servers, dies);
         go_on("the pool to be used with other servers");
     });
     judge(told);
+    println!("{} plans", plans.load(Ordering::Relaxed));
     let counts = counts(&fleet.proxies);
     assert!(
         counts["fills_stored"] + counts["former_deletes"] > 0,
@@ -158,23 +253,25 @@ fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
 
 #[test]
 fn chaos_of_rings_whose_parts_change_hands() {
-    rounds(|random, shared| one_round(random, &shared.thinking(THINKING)));
+    rounds(1, |random, shared| {
+        one_round(random, &shared.thinking(THINKING))
+    });
 }
 
 /// All that is asked for is at first in one server's part of the ring.
 #[test]
 fn a_ring_follows_its_load_and_nothing_is_lost() {
-    let servers = memcacheds();
+    let servers = memcacheds(4);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let fleet = Fleet::start(folder.path(), |coordinator| lines(&servers, coordinator));
-    let at = fleet.coordinator.address();
+    let leader = fleet.leader();
     let mut clients: Vec<Client> = fleet
         .proxies
         .iter()
         .map(|proxy| Client::connect(proxy.address()))
         .collect();
     poll_until(DEADLINE, "proxies that follow", || {
-        let proxies = ring(&fleet)?["change"]["proxies"].as_array()?.len();
+        let proxies = ring(&leader)?["change"]["proxies"].as_array()?.len();
         (proxies == PROXIES).then_some(())
     });
     let keys = keys_of_first(&servers);
@@ -182,7 +279,7 @@ fn a_ring_follows_its_load_and_nothing_is_lost() {
         assert_eq!(clients[0].set(key, b"x"), "STORED");
     }
     set(
-        at,
+        &leader,
         &json!({"mode": "automatic", "proxies": PROXIES, "slot_ms": 1000}),
     );
     let mut most: f64 = 0.0;
@@ -192,19 +289,16 @@ fn a_ring_follows_its_load_and_nothing_is_lost() {
                 assert!(client.get(key).is_some(), "{key} is lost");
             }
         }
-        let max = ring(&fleet)?["slot"]["max_by_mean"].as_f64()?;
+        let max = ring(&leader)?["slot"]["max_by_mean"].as_f64()?;
         most = most.max(max);
         (most > 3.0 && max < 1.5).then_some(())
     });
 }
 
-fn set(coordinator: SocketAddr, settings: &Value) {
-    let set = http::put_json(
-        coordinator,
-        "/api/v1/rings/main/settings",
-        &settings.to_string(),
-    );
-    assert_eq!(set.expect("an answer").0, 200);
+fn set(leader: &Leader, settings: &Value) {
+    poll_until(DEADLINE, "settings to be taken", || {
+        leader.put("/api/v1/rings/main/settings", settings)
+    });
 }
 
 /// Keys that the first server has before anything moves: so few that one plan has room for what is to move.

@@ -33,8 +33,8 @@ pub const WRITES_PER_MILLE: u64 = 60;
 /// A key that no application asks for.
 const KEPT: &str = "kept";
 
-/// Tests that share the time that there is.
-const TESTS: u32 = 3;
+/// Tests of pools that are warmed, which share the time that there is.
+pub const TESTS: u32 = 3;
 
 /// Things that happen in a round: each of its six once.
 const DEEDS: usize = 6;
@@ -82,10 +82,8 @@ impl Target {
     }
 }
 
-pub fn memcacheds() -> Vec<Memcached> {
-    (0..SERVERS)
-        .map(|_| Memcached::spawn(&["-t", "1"]))
-        .collect()
+pub fn memcacheds(count: usize) -> Vec<Memcached> {
+    (0..count).map(|_| Memcached::spawn(&["-t", "1"])).collect()
 }
 
 pub fn restart(server: &mut Memcached) {
@@ -117,7 +115,7 @@ pub fn work(shared: &Shared, proxies: &[SocketAddr], deed: impl FnOnce()) -> Vec
     std::thread::scope(|scope| {
         let applications: Vec<_> = (0..PROXIES * APPLICATIONS_PER_PROXY)
             .map(|i| {
-                let proxy = proxies[i % PROXIES];
+                let proxy = proxies[i % proxies.len()];
                 let application = Application::new(shared, proxy, i as u64);
                 scope.spawn(|| application.run())
             })
@@ -157,13 +155,13 @@ pub fn evict(servers: &[SocketAddr], random: &mut Xoshiro256PlusPlus, shared: &S
     }
 }
 
-/// Rounds of chaos, each with keys of its own: one, or as many as there is time for.
-pub fn rounds(mut one_round: impl FnMut(&mut Xoshiro256PlusPlus, Shared)) {
+/// Rounds of chaos, each with keys of its own: one, or as many as there is time for where so many tests share it.
+pub fn rounds(tests: u32, mut one_round: impl FnMut(&mut Xoshiro256PlusPlus, Shared)) {
     let seed = seed();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let said = std::env::var("CHAOS_SECONDS").ok();
     let seconds = said.map(|text| text.parse().expect("CHAOS_SECONDS is a number of seconds"));
-    let end = seconds.map(|seconds: u64| Instant::now() + Duration::from_secs(seconds) / TESTS);
+    let end = seconds.map(|seconds: u64| Instant::now() + Duration::from_secs(seconds) / tests);
     let mut round = 0;
     loop {
         let shared = Shared::new(seed.wrapping_add(round)).in_round(round);
@@ -176,7 +174,7 @@ pub fn rounds(mut one_round: impl FnMut(&mut Xoshiro256PlusPlus, Shared)) {
 }
 
 fn one_round(target: &mut Target, random: &mut Xoshiro256PlusPlus, shared: Shared) {
-    let mut former = memcacheds();
+    let mut former = memcacheds(SERVERS);
     let patience =
         format!("request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\n");
     let old = format!("[pools.old]\n{}{patience}", list(&former));
@@ -270,8 +268,10 @@ pub fn pause_of(process: &mut Process, pause: Duration) {
 
 #[test]
 fn chaos_of_pools_of_memcacheds_that_are_warmed() {
-    let mut target = Target::Memcacheds(memcacheds());
-    rounds(|random, shared| one_round(&mut target, random, shared));
+    let mut target = Target::Memcacheds(memcacheds(SERVERS));
+    rounds(TESTS, |random, shared| {
+        one_round(&mut target, random, shared)
+    });
 }
 
 #[test]
@@ -285,5 +285,7 @@ fn chaos_of_pools_of_a_cluster_that_is_warmed() {
         ..ClusterOptions::default()
     });
     let mut target = Target::Cluster(Box::new(cluster));
-    rounds(|random, shared| one_round(&mut target, random, shared));
+    rounds(TESTS, |random, shared| {
+        one_round(&mut target, random, shared)
+    });
 }
