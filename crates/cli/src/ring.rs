@@ -57,6 +57,14 @@ pub enum What {
         #[arg(long, value_name = "N")]
         proxies: usize,
     },
+    /// Carries out what is planned for a ring that is observed, as it is shown
+    Approve {
+        /// Which
+        pool: String,
+        /// How many proxies have the pool in their files, as you know
+        #[arg(long, value_name = "N")]
+        proxies: usize,
+    },
     /// Adds a server, which gets a fair part of what those have that carry more than the mean, with the items that are asked for meanwhile
     Add {
         /// Which
@@ -158,8 +166,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                     to: to.clone(),
                     grains: *grains,
                 }],
-                parts: Vec::new(),
                 proxies: *proxies,
+                ..RingMoveRequest::default()
+            };
+            format.print_done(&client.begin_ring_move(pool, &request)?, ordered)
+        }
+        What::Approve { pool, proxies } => {
+            let request = RingMoveRequest {
+                planned: true,
+                proxies: *proxies,
+                ..RingMoveRequest::default()
             };
             format.print_done(&client.begin_ring_move(pool, &request)?, ordered)
         }
@@ -281,6 +297,18 @@ fn details(ring: &RingView) -> String {
         let heads = [what, "share", "from", "to"];
         text += &format!("\n{}", ask::plain_table(heads, rows));
     }
+    if !ring.outcomes.is_empty() {
+        let rows = ring.outcomes.iter().map(|of| {
+            let after = of
+                .after
+                .map_or_else(|| "-".into(), |max| format!("{max:.2}"));
+            let [before, predicted] = [of.before, of.predicted].map(|max| format!("{max:.2}"));
+            let (plan, moves) = (of.plan.to_string(), of.moves.to_string());
+            [plan, moves, before, predicted, after]
+        });
+        let heads = "plan|parts|busiest by mean before|predicted|after";
+        text += &format!("\n{}", ask::table(heads, rows));
+    }
     text
 }
 
@@ -391,6 +419,7 @@ mod tests {
             settings: RingSettings::default(),
             unreached: Vec::new(),
             slot: None,
+            outcomes: Vec::new(),
         }
     }
 

@@ -67,7 +67,7 @@ pub use changes::{
     BadMoves, BeginRequest, ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews, ChangeRefusal,
     ChangeView, ChangesView, FollowerView, ForgottenPoolView, GrainsMove, LedRing, PlanServerView,
     PlanView, RemoveProxyRefusal, RemovedProxyView, RingKeptView, RingLoadView, RingMode,
-    RingMoveRequest, RingMoveView, RingServerRequest, RingServerView, RingSettings,
+    RingMoveRequest, RingMoveView, RingOutcome, RingServerRequest, RingServerView, RingSettings,
     RingSettingsRequest, RingSlotView, RingUnreachedView, RingView, RingsView, SavedChange,
     SavedChanges, SavedFollower, ServerOrder,
 };

@@ -57,6 +57,9 @@ pub const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// How long a slot is in which a ring's load is measured, where an operator says nothing.
 pub const RING_SLOT: Duration = Duration::from_secs(5);
 
+/// Plans of a ring of which it is told what came of them.
+pub const RING_OUTCOMES_MAX: usize = 8;
+
 /// Shortest slot: proxies report twice a second.
 pub const RING_SLOT_MIN: Duration = Duration::from_secs(1);
 

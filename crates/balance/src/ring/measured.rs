@@ -33,7 +33,7 @@ pub const REST_SLOTS: u64 = 10;
 const UTILIZATION_ASSUMED: f64 = 0.8;
 
 /// The planner that knows what grains carry. O(g log g).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Slots told.
     slots: u64,

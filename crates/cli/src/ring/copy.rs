@@ -22,8 +22,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const WARMING_LIMIT: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Keys that are asked for at once.
-const BATCH: usize = 64;
+/// Keys that are asked for at once: so many the slowest server answers in a few milliseconds, before other requests are refused.
+const BATCH: usize = 8;
 
 /// Asks a proxy for all items that are about to change hands, so that those come along that nobody asks for.
 ///

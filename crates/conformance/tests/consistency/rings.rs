@@ -278,17 +278,23 @@ fn a_ring_follows_its_load_and_nothing_is_lost() {
     for key in &keys {
         assert_eq!(clients[0].set(key, b"x"), "STORED");
     }
-    set(
-        &leader,
-        &json!({"mode": "automatic", "proxies": PROXIES, "slot_ms": 1000}),
-    );
-    let mut most: f64 = 0.0;
-    poll_until(DEADLINE, "servers that carry about the same", || {
+    let mut ask = || {
         for client in &mut clients {
             for key in &keys {
                 assert!(client.get(key).is_some(), "{key} is lost");
             }
         }
+    };
+    set(&leader, &json!({"mode": "observe", "slot_ms": 1000}));
+    poll_until(DEADLINE, "a plan to be approved", || {
+        ask();
+        let planned = json!({"planned": true, "proxies": PROXIES});
+        leader.post("/api/v1/rings/main/moves", &planned)
+    });
+    set(&leader, &json!({"mode": "automatic", "proxies": PROXIES}));
+    let mut most: f64 = 0.0;
+    poll_until(DEADLINE, "servers that carry about the same", || {
+        ask();
         let max = ring(&leader)?["slot"]["max_by_mean"].as_f64()?;
         most = most.max(max);
         (most > 3.0 && max < 1.5).then_some(())

@@ -62,7 +62,7 @@ pub use event::{ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews};
 pub use refusal::{BadMoves, ChangeRefusal, RemoveProxyRefusal};
 pub use ring_orders::{GrainsMove, RingMoveRequest};
 pub use ring_servers::{RingServerRequest, RingUnreachedView, ServerOrder};
-pub use ring_slots::{RingMode, RingSettings, RingSettingsRequest};
+pub use ring_slots::{RingMode, RingOutcome, RingSettings, RingSettingsRequest};
 pub use ring_view::{
     RingKeptView, RingLoadView, RingMoveView, RingServerView, RingSlotView, RingView, RingsView,
 };

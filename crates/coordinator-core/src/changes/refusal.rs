@@ -158,6 +158,9 @@ pub enum BadMoves {
     /// Nothing was ordered.
     #[error("name at least one part")]
     Nothing,
+    /// What is measured asks for nothing at present, or has been ordered.
+    #[error("nothing is planned for it at present: `evenkeel ring show` says what is")]
+    NothingPlanned,
     /// No server is known by this.
     #[error("no server of it is known as {server:?}; `evenkeel ring show` lists them")]
     UnknownServer {

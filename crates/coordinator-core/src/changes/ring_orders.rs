@@ -6,6 +6,7 @@ use evenkeel_schemes::stage::Stage;
 use evenkeel_types::Now;
 use serde::{Deserialize, Serialize};
 
+use super::ring_slots::Slots;
 use super::rings::Ordered;
 use super::{BadMoves, ChangeNews, ChangeRefusal, Changes, Led, LedRing};
 
@@ -19,6 +20,9 @@ pub struct RingMoveRequest {
     /// Amounts, of which the coordinator chooses the parts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grains: Vec<GrainsMove>,
+    /// All that the last slot has planned, too.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub planned: bool,
     /// How many proxies have the pool, as the operator knows. At least 1.
     pub proxies: usize,
 }
@@ -53,8 +57,20 @@ impl LedRing {
     }
 
     /// All parts that are to move.
-    fn chosen(&self, ring: &Ring, request: &RingMoveRequest) -> Result<Vec<RingMove>, BadMoves> {
+    fn chosen(
+        &self,
+        ring: &Ring,
+        slots: &Slots,
+        request: &RingMoveRequest,
+    ) -> Result<Vec<RingMove>, BadMoves> {
         let mut moves = request.parts.clone();
+        if request.planned {
+            let planned = slots.planned();
+            if planned.is_empty() {
+                return Err(BadMoves::NothingPlanned);
+            }
+            moves.extend(planned);
+        }
         let most = RING_MOVES_MAX.checked_div(request.grains.len());
         for GrainsMove { from, to, grains } in &request.grains {
             let (giver, to) = (self.server_named(from)?, self.server_named(to)?);
@@ -99,12 +115,15 @@ impl Changes {
         pool: &str,
         request: &RingMoveRequest,
     ) -> Result<(), ChangeRefusal> {
-        let plan = self.next_plan(pool, request.proxies, |_, ring, stage| {
-            let moves = ring.chosen(&ring.present(stage)?, request)?;
+        let plan = self.next_plan(pool, request.proxies, |led, ring, stage| {
+            let moves = ring.chosen(&ring.present(stage)?, &led.slots, request)?;
             let plan = ring.next(stage, Ordered::Moves(moves))?;
             ring.check_moves(&plan)?;
             Ok(plan)
         })?;
+        if request.planned {
+            self.led(pool)?.slots.carry_out(plan.number);
+        }
         self.order(now, pool, plan, ChangeNews::PlanOrdered);
         Ok(())
     }

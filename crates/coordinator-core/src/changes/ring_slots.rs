@@ -5,8 +5,9 @@
 //! compared. At the end of a slot a [planner](evenkeel_balance::ring) is told the sum, if enough proxies have reported, and plans what moves
 //! next. What cannot be true of a proxy's counts voids its report.
 
+use core::mem;
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use evenkeel_balance::load::BYTES_PER_REQUEST;
 use evenkeel_balance::ring::{GrainCounts, Hold, Measured, RingPlan, RingPlanner, SlotReport};
@@ -16,8 +17,9 @@ use evenkeel_types::{BootId, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{
-    RING_DEAD_AFTER, RING_DEAD_AFTER_MAX, RING_DEAD_AFTER_MIN, RING_SLOT, RING_SLOT_MAX,
-    RING_SLOT_MIN, RING_TOLD_OF_FIVE, RING_TOLD_SPAN_MIN, RING_WARMING, RING_WARMING_MAX,
+    RING_DEAD_AFTER, RING_DEAD_AFTER_MAX, RING_DEAD_AFTER_MIN, RING_OUTCOMES_MAX, RING_SLOT,
+    RING_SLOT_MAX, RING_SLOT_MIN, RING_TOLD_OF_FIVE, RING_TOLD_SPAN_MIN, RING_WARMING,
+    RING_WARMING_MAX,
 };
 
 /// What is done about what a ring carries.
@@ -147,8 +149,31 @@ pub(super) struct Slots {
     /// How many grains the ring has that is said by plan and side: to count them takes milliseconds where they are many.
     grains: Option<((u64, bool), usize)>,
     planner: Measured,
+    /// The planner before its newest plan was ordered.
+    before: Measured,
     /// What came of the last one.
     pub(super) last: Option<Slot>,
+    /// Plans that were made of slots and ordered, oldest first: at most [`RING_OUTCOMES_MAX`].
+    pub(super) outcomes: VecDeque<RingOutcome>,
+}
+
+/// What a plan was to bring that was made of a slot, and what came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RingOutcome {
+    /// Its number.
+    pub plan: u64,
+    /// How many parts were to move by it.
+    pub moves: usize,
+    /// The most loaded server by the mean of all, in the slot of which it was made.
+    pub before: f64,
+    /// The same once it was done, if everything went on being asked for as in that slot.
+    pub predicted: f64,
+    /// The same in the second slot at whose end it was done. Absent until then, and for good where another plan followed at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<f64>,
+    /// How many such slots were over.
+    #[serde(skip)]
+    slots: u32,
 }
 
 /// What one proxy has told.
@@ -188,8 +213,14 @@ pub(super) struct Slot {
 pub(super) struct Carried {
     /// By server: counts in a second.
     pub servers: Vec<GrainCounts>,
+    /// The most loaded of them by the mean of all that own something; `None` if nothing was asked.
+    pub max_by_mean: Option<f64>,
     /// What is to move, and what that is to bring.
     pub plan: RingPlan,
+    /// What `max_by_mean` becomes by the plan; `None` without one.
+    pub predicted_max_by_mean: Option<f64>,
+    /// The planner that remembers that its plan is carried out.
+    carried_out: Measured,
 }
 
 impl Slots {
@@ -247,22 +278,20 @@ impl Slots {
         }
     }
 
-    /// Ends the slot that runs, and begins the next, by the ring that is said by plan and side. What is to move, if the ring rests: then the planner is told, which remembers that it
-    /// was carried out if it `is_carried_out`. O(proxies · grains).
+    /// Ends the slot that runs, and begins the next, by the ring that is said by plan and side. Plans what is to move, if the ring rests. O(proxies · grains).
     pub(super) fn end(
         &mut self,
         now: Instant,
         (ring, of, rests): (&Ring, (u64, bool), bool),
         followers: &[&str],
-        is_carried_out: bool,
-    ) -> Vec<RingMove> {
+    ) {
         let number = self.slot;
         self.slot += 1;
         self.began = now;
         self.told
             .retain(|proxy, _| followers.contains(&proxy.as_str()));
         if number == 0 {
-            return Vec::new();
+            return;
         }
         // What was told of the ring before it changed in this slot is of other grains.
         let is_present = |told: &&Told| (told.newest.plan, told.newest.moved) == of;
@@ -277,7 +306,6 @@ impl Slots {
         // Servers that own nothing may be away.
         let owns = |server: &u16| shares.get(usize::from(*server)).is_some_and(|it| *it > 0);
         let down: BTreeSet<u16> = down.filter(owns).collect();
-        let rests = rests && down.is_empty();
         let mut sum = vec![Rates::default(); ring.grains().len()];
         let mut told = 0;
         for rates in of_slot {
@@ -286,18 +314,18 @@ impl Slots {
                 sum[grain].add(rate);
             }
         }
+        if rests {
+            self.notice_taken_back(of);
+        }
         let is_enough = told > 0 && told * 5 >= followers.len() * RING_TOLD_OF_FIVE;
-        let carried = is_enough.then(|| self.plan(ring, rests, &sum, is_carried_out));
-        let moves = carried.as_ref().map_or_else(Vec::new, |carried| {
-            let moves = carried.plan.moves.iter();
-            moves
-                .map(|of| RingMove {
-                    first: of.part.first,
-                    last: of.part.last,
-                    to: of.to,
-                })
-                .collect()
-        });
+        let carried = is_enough.then(|| self.plan(ring, rests && down.is_empty(), &sum));
+        if let Some(max) = carried
+            .as_ref()
+            .and_then(|it| it.max_by_mean)
+            .filter(|_| rests)
+        {
+            self.judge(of, max);
+        }
         self.last = Some(Slot {
             number,
             told,
@@ -305,26 +333,115 @@ impl Slots {
             down,
             carried,
         });
-        moves
     }
 
-    fn plan(&mut self, ring: &Ring, rests: bool, sum: &[Rates], is_carried_out: bool) -> Carried {
+    fn plan(&mut self, ring: &Ring, rests: bool, sum: &[Rates]) -> Carried {
         let report = SlotReport {
             grains: sum.iter().map(Rates::counts).collect(),
             utilization: None,
         };
         let servers = report.of_servers(ring);
-        let before = self.planner.clone();
+        let mut planner = self.planner.clone();
         // What cannot be was refused when it was told.
         let plan = match rests {
-            true => self.planner.plan(ring, &report).unwrap_or_default(),
+            true => planner.plan(ring, &report).unwrap_or_default(),
             false => RingPlan::default(),
         };
-        if !is_carried_out && !plan.moves.is_empty() {
-            self.planner = before;
+        let has_moves = !plan.moves.is_empty();
+        // It is taken for carried out when it is ordered.
+        if !has_moves {
+            self.planner = planner.clone();
         }
-        Carried { servers, plan }
+        let loads: Vec<f64> = servers.iter().map(|of| of.load).collect();
+        let predicted = has_moves.then(|| max_by_mean(&plan.predicted, ring));
+        Carried {
+            servers,
+            max_by_mean: max_by_mean(&loads, ring),
+            predicted_max_by_mean: predicted.flatten(),
+            plan,
+            carried_out: planner,
+        }
     }
+
+    /// What the last slot has planned and nobody has ordered yet.
+    pub(super) fn planned(&self) -> Vec<RingMove> {
+        let carried = self.last.as_ref().and_then(|slot| slot.carried.as_ref());
+        let moves = carried.map_or(&[][..], |carried| &carried.plan.moves);
+        let moves = moves.iter().map(|of| RingMove {
+            first: of.part.first,
+            last: of.part.last,
+            to: of.to,
+        });
+        moves.collect()
+    }
+
+    /// What was planned is carried out by the plan of this number.
+    pub(super) fn carry_out(&mut self, plan: u64) {
+        let carried = self.last.as_ref().and_then(|slot| slot.carried.as_ref());
+        let Some(carried) = carried.filter(|carried| !carried.plan.moves.is_empty()) else {
+            return;
+        };
+        self.before = mem::replace(&mut self.planner, carried.carried_out.clone());
+        let maxima = carried.max_by_mean.zip(carried.predicted_max_by_mean);
+        let Some((before, predicted)) = maxima else {
+            return;
+        };
+        if self.outcomes.len() == RING_OUTCOMES_MAX {
+            self.outcomes.pop_front();
+        }
+        self.outcomes.push_back(RingOutcome {
+            plan,
+            moves: carried.plan.moves.len(),
+            before,
+            predicted,
+            after: None,
+            slots: 0,
+        });
+    }
+
+    /// The ring changes: what was planned for the one before is not to be ordered any more.
+    pub(super) fn forget_planned(&mut self) {
+        let carried = self.last.as_mut().and_then(|slot| slot.carried.as_mut());
+        if let Some(carried) = carried {
+            carried.plan.moves.clear();
+            carried.predicted_max_by_mean = None;
+        }
+    }
+
+    /// The ring rests that is said by plan and side. If that is not what the newest plan has brought, it was taken back, and nothing has moved.
+    fn notice_taken_back(&mut self, of: (u64, bool)) {
+        let open = |it: &mut RingOutcome| it.after.is_none() && it.slots == 0;
+        if self
+            .outcomes
+            .pop_back_if(|it| open(it) && of < (it.plan, true))
+            .is_some()
+        {
+            self.planner = self.before.clone();
+        }
+    }
+
+    /// Such was the most loaded server by the mean in a slot at whose end the ring rested that is said by plan and side.
+    fn judge(&mut self, (plan, moved): (u64, bool), max: f64) {
+        let newest = self.outcomes.back_mut();
+        let open = newest.filter(|it| moved && it.plan == plan && it.after.is_none());
+        if let Some(outcome) = open {
+            outcome.slots += 1;
+            outcome.after = (outcome.slots == OUTCOME_SLOTS).then_some(max);
+        }
+    }
+}
+
+/// The outcome of a plan is what the second slot carries at whose end it is done: the first has begun before.
+const OUTCOME_SLOTS: u32 = 2;
+
+/// The largest by the mean of all that own something.
+fn max_by_mean(loads: &[f64], ring: &Ring) -> Option<f64> {
+    let shares = ring.shares();
+    let owning = shares.iter().filter(|share| **share > 0).count();
+    let (sum, max) = loads.iter().fold((0.0, 0.0f64), |(sum, max), load| {
+        (sum + load, max.max(*load))
+    });
+    (sum > 0.0).then(|| max * owning as f64 / sum)
 }
 
 impl Rates {
@@ -413,7 +530,7 @@ mod tests {
         let (before, after) = (large.grains().len(), small.grains().len());
         assert!(after < before);
         let mut slots = Slots::default();
-        slots.end(Instant(0), (&large, (1, false), true), &["p"], false);
+        slots.end(Instant(0), (&large, (1, false), true), &["p"]);
         let counts = RingCounts {
             slot: 1,
             plan: 1,
@@ -423,7 +540,7 @@ mod tests {
             down: Vec::new(),
         };
         assert!(slots.hear("p", BootId(1), &counts, (1, false), (12, before)));
-        slots.end(Instant(1), (&small, (1, true), true), &["p"], false);
+        slots.end(Instant(1), (&small, (1, true), true), &["p"]);
         let last = slots.last.unwrap();
         assert_eq!((last.number, last.told, last.carried), (1, 0, None));
     }

@@ -91,9 +91,14 @@ impl Led {
         let is_carried_out =
             settings.mode == RingMode::Automatic && settings.proxies == followers.len();
         let of = (ring.plan.number, step.stage >= Stage::Warming);
-        let moves = (self.slots).end(now, (&present, of, rests), &followers, is_carried_out);
-        let next = || ring.next(step.stage, Ordered::Moves(moves)).ok();
-        next().filter(|next| is_carried_out && next.moves_anything())
+        self.slots.end(now, (&present, of, rests), &followers);
+        let next = || {
+            let planned = Ordered::Moves(self.slots.planned());
+            ring.next(step.stage, planned).ok()
+        };
+        let next = is_carried_out.then(next).flatten();
+        let next = next.filter(RingPlan::moves_anything);
+        next.inspect(|next| self.slots.carry_out(next.number))
     }
 }
 
@@ -126,6 +131,7 @@ impl Changes {
         if let Some(ring) = &mut led.ring {
             ring.waiting = Some(Arc::new(plan));
         }
+        led.slots.forget_planned();
         (self.journal).note_plan(now, pool, why, number, step);
         self.go_on(now, pool);
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ring_slots::{Slot, why_kept};
 use super::{
-    ChangeRefusal, ChangeView, Changes, Led, LedRing, PlanServerView, RingSettings,
+    ChangeRefusal, ChangeView, Changes, Led, LedRing, PlanServerView, RingOutcome, RingSettings,
     RingUnreachedView, ServerOrder,
 };
 
@@ -41,6 +41,9 @@ pub struct RingView {
     /// What came of the last slot; absent before the first, and where nothing is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<RingSlotView>,
+    /// What came of the last plans that were made of what was measured, oldest first; of those that this coordinator process has seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outcomes: Vec<RingOutcome>,
 }
 
 /// A slot in which a ring was measured.
@@ -60,7 +63,7 @@ pub struct RingSlotView {
     pub max_by_mean: Option<f64>,
     /// What each server carried, in the order of the list. Empty where too few have told.
     pub servers: Vec<RingLoadView>,
-    /// What is to move because of it.
+    /// What is to move because of it, and nobody has ordered yet.
     pub planned: Vec<RingMoveView>,
     /// The most loaded server by the mean once that has moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -158,26 +161,16 @@ impl Changes {
             },
             settings: ring.settings,
             unreached: self.pools[pool].unreached(ring, &present, now),
-            slot: slots.last.as_ref().map(|slot| ring.slot_of(&present, slot)),
+            slot: slots.last.as_ref().map(|slot| ring.slot_of(slot)),
+            outcomes: slots.outcomes.iter().copied().collect(),
         })
     }
 }
 
-/// The largest by the mean of all that own something.
-fn max_by_mean(loads: &[f64], ring: &Ring) -> Option<f64> {
-    let shares = ring.shares();
-    let owning = shares.iter().filter(|share| **share > 0).count();
-    let (sum, max) = loads.iter().fold((0.0, 0.0f64), |(sum, max), load| {
-        (sum + load, max.max(*load))
-    });
-    (sum > 0.0).then(|| max * owning as f64 / sum)
-}
-
 impl LedRing {
-    fn slot_of(&self, present: &Ring, slot: &Slot) -> RingSlotView {
+    fn slot_of(&self, slot: &Slot) -> RingSlotView {
         let carried = slot.carried.as_ref();
         let servers = carried.map_or(&[][..], |carried| &carried.servers);
-        let loads: Vec<f64> = servers.iter().map(|of| of.load).collect();
         let plan = carried.map(|carried| &carried.plan);
         let moves = plan.map_or(&[][..], |plan| &plan.moves);
         let kept = plan.map_or(&[][..], |plan| &plan.kept);
@@ -190,7 +183,7 @@ impl LedRing {
                 .iter()
                 .map(|&server| self.name_of(server))
                 .collect(),
-            max_by_mean: max_by_mean(&loads, present),
+            max_by_mean: carried.and_then(|it| it.max_by_mean),
             servers: servers
                 .iter()
                 .map(|of| RingLoadView {
@@ -209,9 +202,7 @@ impl LedRing {
                     to: self.name_of(of.to),
                 })
                 .collect(),
-            predicted_max_by_mean: plan
-                .filter(|plan| !plan.moves.is_empty())
-                .and_then(|plan| max_by_mean(&plan.predicted, present)),
+            predicted_max_by_mean: carried.and_then(|it| it.predicted_max_by_mean),
             kept: kept
                 .iter()
                 .map(|of| RingKeptView {

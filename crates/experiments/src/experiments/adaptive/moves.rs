@@ -160,8 +160,8 @@ fn cost(run: &Run, rate: f64, way: Way, warming: Duration) -> anyhow::Result<Cos
             to: to.clone(),
             grains: GRAINS,
         }],
-        parts: Vec::new(),
         proxies: PROXIES,
+        ..RingMoveRequest::default()
     };
     watch.begin("with a move");
     let begun = Instant::now();

@@ -115,11 +115,15 @@ fn counting(count: usize) -> (World, Vec<Counting>) {
 fn pass(world: &mut World, all: &mut [Counting], keys: &[u32], slots: u64) {
     for _ in 0..4 * slots {
         world.pass(SLOT_MS / 4);
-        // Often, so that no step waits.
-        for _ in 0..3 {
-            for proxy in &mut *all {
-                proxy.report(world, keys);
-            }
+        hurry(world, all, keys);
+    }
+}
+
+/// Reports so often that no step waits.
+fn hurry(world: &mut World, all: &mut [Counting], keys: &[u32]) {
+    for _ in 0..6 {
+        for proxy in &mut *all {
+            proxy.report(world, keys);
         }
     }
 }
@@ -182,6 +186,15 @@ fn a_ring_follows_its_load_until_all_servers_carry_about_the_same() {
         plans >= 2,
         "a plan moves no more than a hundredth of the hash space"
     );
+    let outcomes = shown(&world).outcomes;
+    let known = outcomes.iter().filter(|it| it.after.is_some());
+    assert!(known.count() >= 2, "{outcomes:?}");
+    assert!(
+        outcomes
+            .iter()
+            .all(|it| it.after.is_none_or(|max| max <= it.before)),
+        "{outcomes:?}"
+    );
     // It comes to rest.
     let number = shown(&world).change.ring.unwrap().number;
     pass(&mut world, &mut all, &keys, 20);
@@ -209,6 +222,60 @@ fn plans_are_shown_and_nothing_moves_unless_it_is_said() {
     let number = slot(&world).number;
     pass(&mut world, &mut all, &keys, 6);
     assert_eq!(slot(&world).number, number, "nothing is measured");
+}
+
+fn approve(world: &mut World) -> Result<RingView, ChangeRefusal> {
+    let request = RingMoveRequest {
+        planned: true,
+        proxies: 2,
+        ..RingMoveRequest::default()
+    };
+    world.core.begin_ring_move(world.now, "main", &request)
+}
+
+/// What is observed is carried out when an operator says so, once, and rests then as if it had been carried out at once.
+#[test]
+fn what_is_planned_is_carried_out_when_it_is_approved() {
+    let (mut world, mut all) = counting(2);
+    set(&mut world, RingMode::Observe, 2).unwrap();
+    let keys = keys(&all[0].ring(), 3);
+    let refused = approve(&mut world).unwrap_err().to_string();
+    assert!(refused.contains("nothing is planned"), "{refused}");
+    pass(&mut world, &mut all, &keys, 6);
+    let seen = slot(&world);
+    let ordered = approve(&mut world).unwrap();
+    let parts =
+        |moves: &[RingMoveView]| -> BTreeSet<u32> { moves.iter().map(|part| part.first).collect() };
+    let moved = parts(&[ordered.moves, ordered.waiting].concat());
+    assert_eq!(moved, parts(&seen.planned));
+    let left = ordered.slot.unwrap();
+    assert!(left.planned.is_empty() && left.predicted_max_by_mean.is_none());
+    let outcome = ordered.outcomes[0];
+    let expected = [seen.max_by_mean, seen.predicted_max_by_mean].map(Option::unwrap);
+    assert_eq!([outcome.before, outcome.predicted], expected);
+    assert_eq!((outcome.plan, outcome.after), (2, None));
+    hurry(&mut world, &mut all, &keys);
+    pass(&mut world, &mut all, &keys, 9);
+    let after = shown(&world).outcomes[0].after.expect("two slots are over");
+    assert!(after < outcome.before, "{outcome:?}, {after}");
+    let again = parts(&slot(&world).planned);
+    assert!(moved.is_disjoint(&again), "what has moved rests");
+}
+
+/// An order that is taken back leaves nothing behind that rests.
+#[test]
+fn what_is_taken_back_can_be_approved_again() {
+    let (mut world, mut all) = counting(2);
+    set(&mut world, RingMode::Observe, 2).unwrap();
+    let keys = keys(&all[0].ring(), 3);
+    pass(&mut world, &mut all, &keys, 6);
+    let planned = slot(&world).planned;
+    approve(&mut world).unwrap();
+    world.core.withdraw_change(world.now, "main").unwrap();
+    hurry(&mut world, &mut all, &keys);
+    pass(&mut world, &mut all, &keys, 3);
+    assert_eq!(slot(&world).planned, planned);
+    assert!(shown(&world).outcomes.is_empty());
 }
 
 #[test]
