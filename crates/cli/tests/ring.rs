@@ -87,4 +87,7 @@ fn a_server_is_drained_with_all_that_it_has_and_a_dead_one_is_lost() {
     for n in 0..KEYS {
         assert_eq!(client.set(&format!("key%{n}"), b"new"), "STORED");
     }
+    let told = client.stats("proxy");
+    let told = ["plan", "stage"].map(|of| told[&format!("main:{of}")].clone());
+    assert_eq!(told, ["3", "done"]);
 }

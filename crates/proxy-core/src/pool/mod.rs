@@ -127,6 +127,11 @@ impl Pool {
         self.list()?.ring()
     }
 
+    /// The step of a coordinator by which it works, where one leads it and has told it one.
+    pub fn step(&self) -> Option<Step> {
+        self.former?.step.filter(|step| step.version > 0)
+    }
+
     /// At which stage a key is, by the name that servers know, on its way from one place to another; `None` for one that stays where it is.
     #[inline]
     pub fn stage(&self, key: &[u8]) -> Option<Stage> {
@@ -260,6 +265,8 @@ impl Pool {
             name: &self.name,
             kind: self.kind(),
             epoch: self.epoch().0,
+            step: self.step(),
+            plan: self.ring().map(|ring| ring.number()),
             servers: self.backends().len(),
             settings: &self.settings,
             leaving: self.leaving,

@@ -344,6 +344,8 @@ impl Pools {
         let stats = pools.map(|(_, pool)| PoolStats {
             name: Arc::clone(&pool.name),
             map_epoch: pool.source().map(|_| pool.epoch().0),
+            step: pool.step().map(|step| step.version),
+            plan: pool.ring().map(|ring| ring.number()),
             servers: pool.backends().len() as u64,
             watches: pool.hot.is_some(),
         });

@@ -14,6 +14,7 @@ use crate::stats::{hot_keys, process, route_stats};
 use evenkeel_placement::membership::Counts;
 use evenkeel_protocol::auth::AuthMode;
 use evenkeel_protocol::text;
+use evenkeel_schemes::stage::Step;
 
 /// Names of memcached that tools read and that mean nothing in a proxy, which stores nothing.
 const ALWAYS_ZERO: [&str; 7] = [
@@ -50,6 +51,8 @@ pub(crate) struct PoolFacts<'a> {
     pub name: &'a str,
     pub kind: &'static str,
     pub epoch: u64,
+    pub step: Option<Step>,
+    pub plan: Option<u64>,
     pub servers: usize,
     pub settings: &'a PoolSettings,
     /// No longer configured.
@@ -140,6 +143,13 @@ fn proxy(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
         stat(out, format_args!("{name}:kind"), facts.kind);
         stat(out, format_args!("{name}:map_epoch"), facts.epoch);
         stat(out, format_args!("{name}:servers"), facts.servers);
+        if let Some(step) = facts.step {
+            stat(out, format_args!("{name}:stage"), step.stage);
+            stat(out, format_args!("{name}:step"), step.version);
+        }
+        if let Some(plan) = facts.plan {
+            stat(out, format_args!("{name}:plan"), plan);
+        }
         for (row, timeout) in [
             ("connect_timeout_ms", settings.connect_timeout),
             ("request_timeout_ms", settings.request_timeout),

@@ -27,6 +27,10 @@ families! {
             |pools, to| to.by(pools.iter().map(|it| (&*it.name, it.servers)));
         map_epoch[pool] => gauge, "Epoch of the map that all workers have.",
             |pools, to| to.by(pools.iter().filter_map(|it| Some((&*it.name, it.map_epoch?))));
+        step[pool] => gauge, "Step of a coordinator by which all workers work, where one leads the pool.",
+            |pools, to| to.by(pools.iter().filter_map(|it| Some((&*it.name, it.step?))));
+        plan[pool] => gauge, "Plan of its ring by which all workers work.",
+            |pools, to| to.by(pools.iter().filter_map(|it| Some((&*it.name, it.plan?))));
     }
     pub(crate) LISTS of Vec<DiscoveryStats> {
         list_standing[pool, standing] => gauge, "1 for where the pool stands with its list of servers, and 0 for where it does not.",
@@ -91,6 +95,8 @@ mod tests {
         let pool = |name: &str, map_epoch, watches| PoolStats {
             name: name.into(),
             map_epoch,
+            step: map_epoch.map(|epoch| epoch + 10),
+            plan: map_epoch.map(|epoch| epoch + 20),
             servers: 3,
             watches,
         };
@@ -131,6 +137,8 @@ mod tests {
         for line in [
             "evenkeel_proxy_pool_servers{pool=\"map\"} 3",
             "evenkeel_proxy_pool_map_epoch{pool=\"map\"} 6",
+            "evenkeel_proxy_pool_step{pool=\"map\"} 16",
+            "evenkeel_proxy_pool_plan{pool=\"map\"} 26",
             "evenkeel_proxy_pool_list_standing{pool=\"found\",standing=\"kept\"} 1",
             "evenkeel_proxy_pool_list_standing{pool=\"found\",standing=\"current\"} 0",
             "evenkeel_proxy_pool_list_confirmed_age_seconds{pool=\"found\"} 70",

@@ -195,6 +195,10 @@ pub struct PoolStats {
     pub name: Arc<str>,
     /// Epoch of its map, of several workers the smallest; `None` for a pool without a map.
     pub map_epoch: Option<u64>,
+    /// The step of a coordinator by which it works, of several workers the smallest; `None` for a pool that is not led.
+    pub step: Option<u64>,
+    /// The number of its ring's plan, likewise; `None` for a pool without a ring.
+    pub plan: Option<u64>,
     /// Its servers; workers, of Evenkeel servers.
     pub servers: u64,
     /// Whether its hot keys are looked for.
@@ -206,6 +210,8 @@ pub(crate) fn add_pool(sum: &mut Vec<PoolStats>, more: PoolStats) {
     match sum.iter_mut().find(|known| known.name == more.name) {
         Some(known) => {
             known.map_epoch = known.map_epoch.min(more.map_epoch);
+            known.step = known.step.min(more.step);
+            known.plan = known.plan.min(more.plan);
             known.servers = known.servers.max(more.servers);
             known.watches |= more.watches;
         }
