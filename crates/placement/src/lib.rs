@@ -4,6 +4,9 @@
 //! are. In a pool of plain memcached servers nobody says it: every client works it out for itself, and
 //! [`pool::Placement`] does so as the clients and proxies did that were there before. The [`ring`] of such a pool may
 //! instead follow the load.
+//!
+//! So that a request for many items asks few servers, items may have [`copies`] on several, and a [`cover`] chooses for
+//! each request which of them are read; [`cost`] is the model of what that saves.
 
 #![forbid(unsafe_code)]
 // See clippy.toml.
@@ -17,6 +20,9 @@
 )]
 
 pub mod config;
+pub mod copies;
+pub mod cost;
+pub mod cover;
 pub mod hash;
 mod jump;
 mod ketama;
