@@ -12,6 +12,7 @@
 
 use crate::bytes::{ByteQueue, Spare};
 use crate::ids::{PoolId, RouteId};
+use crate::limited::Limited;
 use crate::limits::{ANSWER_RESERVE_START, PIPELINE_MAX};
 use crate::pipe::in_flight::Question;
 use crate::routes::RenameId;
@@ -146,6 +147,9 @@ pub(crate) struct Client {
     /// The error that takes the place of `END` in the multi-get whose keys are being shown.
     pub get_failure: Option<Vec<u8>>,
     pub multi_get: Option<MultiGet>,
+    /// Multi-gets with a limit whose end is awaited, and whether one of them goes on.
+    pub limited: Vec<Limited>,
+    pub limited_ripe: bool,
     /// Bytes of a refused value that are still to be dropped as they arrive.
     pub swallow: usize,
     /// Do not parse before this many bytes are there.
@@ -180,6 +184,8 @@ impl Client {
             knows_servers: false,
             get_failure: None,
             multi_get: None,
+            limited: Vec::new(),
+            limited_ripe: false,
             swallow: 0,
             need: 0,
             ended: false,
@@ -337,28 +343,86 @@ impl Client {
         sequence == self.first && !self.ring.is_empty()
     }
 
-    /// Moves a slot to another state and keeps count.
+    /// Moves a slot that waits to another state and keeps count. A slot that has its answer keeps it: the application did not wait for this one.
     pub fn set_state(&mut self, sequence: u64, state: State) {
-        let (waits, holds) = (state.is_waiting(), state.held());
-        let Some(slot) = self.slot(sequence) else {
+        let (waits, holds, tally) = (state.is_waiting(), state.held(), state.tally());
+        let Some(slot) = self.slot(sequence).filter(|it| it.state.is_waiting()) else {
             return;
         };
-        let before = mem::replace(&mut slot.state, state);
-        let (waited, held) = (before.is_waiting(), before.held());
-        self.waiting = self.waiting + usize::from(waits) - usize::from(waited);
-        self.held = self.held + holds - held;
+        slot.state = state;
+        self.held += holds;
+        if !waits {
+            self.waiting -= 1;
+            self.heard(sequence, tally);
+        }
+    }
+
+    /// An error that befell a key is not told.
+    pub fn forgive(&mut self, sequence: u64) {
+        if let Some(slot) = self.slot(sequence)
+            && let State::Done(answered) = &mut slot.state
+            && mem::take(&mut answered.is_error)
+        {
+            let told = mem::take(&mut answered.bytes);
+            self.held -= told.len();
+        }
+    }
+
+    /// A multi-get with a limit has all its slots. What was asked for it so far is in those that are not among its keys left.
+    pub fn begin_limited(&mut self, mut limited: Limited) {
+        let slots = limited.first + 1..=limited.first + limited.keys as u64;
+        let (mut awaited, mut found) = (0, 0);
+        for sequence in slots {
+            let state = self.slot(sequence).map(|slot| &slot.state);
+            awaited += usize::from(state.is_some_and(State::is_waiting));
+            found += usize::from(state.and_then(State::tally) == Some(Tally::GetHit));
+        }
+        limited.asked = limited.keys - limited.left();
+        limited.awaited = awaited - limited.left();
+        limited.found = found;
+        self.limited_ripe |= limited.is_ripe();
+        self.limited.push(limited);
+    }
+
+    /// The multi-get with a limit whose first slot is this.
+    pub fn limited_of(&mut self, first: u64) -> Option<&mut Limited> {
+        self.limited.iter_mut().find(|it| it.first == first)
+    }
+
+    /// The same, whose end has come.
+    pub fn end_limited(&mut self, first: u64) -> Option<Limited> {
+        let at = self.limited.iter().position(|it| it.first == first)?;
+        Some(self.limited.swap_remove(at))
+    }
+
+    /// The answer to what has this slot has come.
+    #[inline]
+    fn heard(&mut self, sequence: u64, tally: Option<Tally>) {
+        if !self.limited.is_empty() {
+            self.heard_of_limited(sequence, tally == Some(Tally::GetHit));
+        }
+    }
+
+    #[inline(never)]
+    fn heard_of_limited(&mut self, sequence: u64, is_hit: bool) {
+        let of = self.limited.iter_mut().find(|it| it.has(sequence));
+        if let Some(limited) = of {
+            limited.heard(is_hit);
+            self.limited_ripe |= limited.is_ripe();
+        }
     }
 
     /// Keeps an answer that was awaited from one server for its turn.
     #[inline]
     pub fn hold(&mut self, sequence: u64, answered: Answered) {
-        let held = answered.bytes.len();
+        let (held, tally) = (answered.bytes.len(), answered.tally);
         if let Some(slot) = self.slot(sequence)
             && let State::Waiting = slot.state
         {
             slot.state = State::Done(answered);
             self.waiting -= 1;
             self.held += held;
+            self.heard(sequence, Some(tally));
         }
     }
 
@@ -464,6 +528,7 @@ impl Client {
             || self.stalled
             || self.closing
             || self.parked > 0
+            || self.limited_ripe
     }
 
     /// A key of a multi-get was shown: the last one is followed by `END`, or by the error that befell
@@ -514,6 +579,16 @@ impl Answered {
 }
 
 impl State {
+    /// What an answer that is there counts as.
+    #[inline]
+    fn tally(&self) -> Option<Tally> {
+        match self {
+            State::Done(answered) => Some(answered.tally),
+            State::Read(read) => Some(read.answered.tally),
+            State::Waiting | State::Flushing | State::Text(_) | State::Close => None,
+        }
+    }
+
     #[inline]
     fn is_waiting(&self) -> bool {
         matches!(self, State::Waiting | State::Flushing)

@@ -55,6 +55,8 @@ pub struct ProxyConfig {
     pub revision: Revision,
     /// Who is let in.
     pub access: Access,
+    /// Whether the first key of a multi-get may be a limit.
+    pub limit_keys: bool,
     /// Which requests are logged; none without it.
     pub request_log: Option<RequestLogConfig>,
 }
@@ -246,6 +248,7 @@ impl ProxyConfig {
             routes: Arc::new(RouteTable::all_to_first()),
             revision: Revision::default(),
             access: Access::default(),
+            limit_keys: false,
             request_log: None,
         }
     }

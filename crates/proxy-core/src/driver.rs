@@ -17,6 +17,7 @@ use crate::ring::Told;
 use crate::stats::process::ProcessStats;
 use crate::steps::set_step;
 use crate::under_way::flush::go_on_with_flushes;
+use crate::under_way::limited::go_on_with_limited;
 use crate::under_way::operation::go_on_with_failed;
 use crate::under_way::retry::retry_parked;
 use crate::under_way::say::{forget_client, resume};
@@ -130,6 +131,7 @@ impl ProxyCore {
             }
         }
         go_on_with_failed(self, now);
+        go_on_with_limited(self, now);
         let slot_end = if self.pools.watches() {
             self.pools.judge_hot_keys(now, &mut self.counts.stats)
         } else {
@@ -138,6 +140,7 @@ impl ProxyCore {
         let backends = self.backends.iter().filter_map(Backend::deadline);
         let others = self.parking.deadline().into_iter();
         let others = others.chain(self.flushes.deadline());
+        let others = others.chain(self.limited_due.deadline());
         let others = others.chain(self.leaving_look).chain(slot_end);
         let first = backends.chain(others).min();
         self.outbox.set_deadline(first);

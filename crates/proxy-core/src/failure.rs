@@ -140,6 +140,13 @@ pub(crate) const RESERVED_KEY: &[u8] =
 pub(crate) const NO_NAME: &[u8] =
     b"CLIENT_ERROR key too long: the pool's ring has moved it, and its name there takes 15 bytes\r\n";
 
+/// What a multi-get is answered whose first key begins as a limit does, and is none.
+pub(crate) const BAD_LIMIT: &[u8] =
+    b"CLIENT_ERROR bad limit: say limit:N, limit:N%, limit:Nms, or two of these with a comma, from 1 on, to 100% and 60000ms\r\n";
+
+/// What a multi-get with a limit is answered that has more than [`LIMIT_KEYS_MAX`](crate::limits::LIMIT_KEYS_MAX) keys.
+pub(crate) const LIMIT_TOO_LONG: &[u8] = b"CLIENT_ERROR a limit is for 1023 keys at most\r\n";
+
 /// What `flush_all` is answered while a pool asks nobody.
 pub(crate) const QUIESCED: &[u8] = b"SERVER_ERROR the pool waits for its coordinator\r\n";
 

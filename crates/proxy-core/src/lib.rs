@@ -27,7 +27,7 @@
 //!   `show/` (answers in the application's words), `stats/` (what is counted, and how it is told).
 //! - Parts of a worker, each with its data: `client` and `clients`, `pipe/` (connections to servers), `pool/`
 //!   (which server, also of hot keys and while servers are out of use), `parked`, `flushes`, `operations`, `drafts`,
-//!   `request_log`, `output`.
+//!   `limited`, `request_log`, `output`.
 //! - `worker`: the parts together.
 //! - What is done with several parts at once: `under_way/`, then `request/` and `answer/`, `configure`, `map`
 //!   and `explain`.
@@ -84,6 +84,7 @@ mod failure;
 mod flushes;
 mod ids;
 mod kept;
+mod limited;
 pub mod limits;
 mod logged;
 mod map;

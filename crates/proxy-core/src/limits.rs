@@ -19,6 +19,16 @@ pub const OUT_CLOSE: usize = 64 << 20;
 /// Requests of one application that may await their answers; a key of a multi-get counts as one.
 pub const PIPELINE_MAX: usize = 1024;
 
+/// Keys of one multi-get with a limit, which is asked for as a whole.
+pub const LIMIT_KEYS_MAX: usize = PIPELINE_MAX - 1;
+
+/// Longest time, in milliseconds, that a limit of a multi-get may say: several of the longest timeouts of requests.
+pub const LIMIT_MS_MAX: u32 = 60_000;
+
+/// How often servers are asked for keys of a multi-get with a limit until all are asked that are left (Replicate and Bundle, section III-F:
+/// what is not found competes again).
+pub const LIMIT_ROUNDS_MAX: u8 = 3;
+
 /// Bytes that an answer is expected to have before a connection has seen any. Each awaited answer
 /// reserves the size of the largest recent one, so that a pipeline of large values is asked for a
 /// few at a time. At this value the first burst is [`OUT_PAUSE`] / this = 64 requests, which fit

@@ -2,6 +2,7 @@
 
 use crate::ids::{BackendId, PoolId, RouteId};
 use crate::routes::{RenameId, Renamed};
+use evenkeel_placement::cover::Cover;
 use evenkeel_protocol::KeyAt;
 use evenkeel_schemes::generation::PREFIX_LEN;
 
@@ -22,6 +23,10 @@ pub(crate) struct Scratch {
     pub homes: Vec<KeyHome>,
     /// What stands before those of them that have a name of a ring, in their order.
     pub prefixes: Vec<[u8; PREFIX_LEN]>,
+    /// Which servers a multi-get with a limit asks.
+    pub cover: Cover,
+    /// By which it chooses between servers that hold equally many, by the positions of their connections.
+    pub seeds: Vec<u64>,
 }
 
 /// Where a key of a `get` goes.

@@ -7,6 +7,7 @@ use crate::drafts::Drafts;
 use crate::failure::Failure;
 use crate::flushes::Flushes;
 use crate::ids::{BackendId, PoolId};
+use crate::limited::LimitedDue;
 use crate::limits;
 use crate::operations::Operations;
 use crate::output::Outbox;
@@ -39,6 +40,7 @@ pub struct ProxyCore {
     pub(crate) backends: Backends,
     pub(crate) parking: Parking,
     pub(crate) flushes: Flushes,
+    pub(crate) limited_due: LimitedDue,
     pub(crate) operations: Operations,
     pub(crate) outbox: Outbox,
     pub(crate) counts: Counts,
@@ -70,6 +72,7 @@ impl ProxyCore {
             backends: Backends::default(),
             parking: Parking::default(),
             flushes: Flushes::default(),
+            limited_due: LimitedDue::default(),
             operations: Operations::default(),
             outbox: Outbox::default(),
             counts: Counts::default(),

@@ -410,12 +410,10 @@ impl Slots {
 
     /// The ring rests that is said by plan and side. If that is not what the newest plan has brought, it was taken back, and nothing has moved.
     fn notice_taken_back(&mut self, of: (u64, bool)) {
-        let open = |it: &mut RingOutcome| it.after.is_none() && it.slots == 0;
-        if self
-            .outcomes
-            .pop_back_if(|it| open(it) && of < (it.plan, true))
-            .is_some()
-        {
+        let newest = self.outcomes.back();
+        let is_open = |it: &RingOutcome| it.after.is_none() && it.slots == 0;
+        if newest.is_some_and(|it| is_open(it) && of < (it.plan, true)) {
+            self.outcomes.pop_back();
             self.planner = self.before.clone();
         }
     }

@@ -90,10 +90,15 @@ fn settle_hot_for(
     let Some(client) = core.clients.get_mut(tag.client) else {
         return Ok(());
     };
-    let slot = client.slot(tag.slot).ok_or(Unfit)?;
+    // An application that wanted what was there in time has been answered, and the ticket was given back.
+    let Some(slot) = client.slot(tag.slot) else {
+        return Ok(());
+    };
     let (shown_as, rename) = (slot.show, core.routing.renames.get(slot.rename));
     let route = slot.route;
-    let (_, ticket) = slot.ticket.take().ok_or(Unfit)?;
+    let Some((_, ticket)) = slot.ticket.take() else {
+        return Ok(());
+    };
     let pool = core.pools.get_mut(tag.pool).ok_or(Unfit)?;
     let Pool { hot, leases, .. } = pool;
     let mut hot = hot.as_deref_mut();

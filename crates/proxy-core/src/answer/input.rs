@@ -21,6 +21,7 @@ use crate::ids::BackendId;
 use crate::pipe::backend::{Backend, Link, Peer};
 use crate::pipe::in_flight::{Ask, Asker, Progress};
 use crate::show::Unfit;
+use crate::under_way::limited::go_on_with_ripe;
 use crate::under_way::operation::step_answered;
 use crate::under_way::pace::unpace;
 use crate::under_way::release::release;
@@ -37,6 +38,7 @@ pub(crate) fn take_answers(
     input: &[u8],
 ) -> usize {
     let consumed = read_answers(core, now, id, input);
+    go_on_with_ripe(core, now);
     if core.backends.get(id).is_some_and(Backend::lets_through) {
         shed(core, now, id);
         core.backends.write(&mut core.outbox, id);

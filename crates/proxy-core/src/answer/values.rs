@@ -84,10 +84,10 @@ fn one_value(
     };
     let shown_as = match client.as_mut() {
         None => None,
-        Some(client) => {
-            let slot = client.slot(slot).ok_or(Unfit)?;
-            Some((slot.show, core.routing.renames.get(slot.rename)))
-        }
+        // An application that wanted what was there in time has been answered.
+        Some(client) => client
+            .slot(slot)
+            .map(|slot| (slot.show, core.routing.renames.get(slot.rename))),
     };
     let is_hidden = shown_as.is_some_and(|(_, rename)| show::is_hidden(rename, value));
     let outcome = match is_hidden {

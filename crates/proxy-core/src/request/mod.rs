@@ -5,6 +5,7 @@ pub(crate) mod commands;
 pub(crate) mod flush;
 pub(crate) mod hot;
 pub(crate) mod input;
+pub(crate) mod limited;
 pub(crate) mod multi_get;
 pub(crate) mod question;
 pub(crate) mod quick;

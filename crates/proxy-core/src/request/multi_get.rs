@@ -64,7 +64,7 @@ pub(crate) fn go_on_with_keys(
     rest.left
 }
 
-fn ask_key(
+pub(crate) fn ask_key(
     core: &mut ProxyCore,
     now: Instant,
     id: ClientId,

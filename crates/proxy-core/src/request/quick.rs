@@ -8,6 +8,7 @@
 
 use crate::drafts::{Line, LineKey};
 use crate::ids::{ClientId, PoolId};
+use crate::limited::LIMIT;
 use crate::output::Output;
 use crate::pipe::backend::Link;
 use crate::pipe::in_flight::{Ask, Progress, Tag};
@@ -45,6 +46,12 @@ pub(crate) fn quick_gets(
     // Only the first was looked at.
     let mut no_more = 0;
     let mut turn = turn;
+    if core.config.limit_keys {
+        if input[GET.len()..].starts_with(LIMIT) {
+            return 0;
+        }
+        turn = &mut no_more;
+    }
     if core.pools.watches() {
         if !watch_quick_get(core, input) {
             return 0;
@@ -72,9 +79,7 @@ fn quick_gets_of_one(
     let mut due: Option<Instant> = None;
     let mut done = 0;
     // Whoever calls has seen that one may be asked; only the first was looked at for hot keys.
-    while done == 0
-        || *turn > 0 && !core.pools.watches() && client.may_ask(core.era, core.out_pause)
-    {
+    while done == 0 || *turn > 0 && client.may_ask(core.era, core.out_pause) {
         let Some(at) = scan_get_of_one(input, done) else {
             break;
         };

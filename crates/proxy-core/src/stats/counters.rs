@@ -38,6 +38,12 @@ counters! {
         PROXY {
             request_errors => counter, "Requests answered with an error because a backend was down, lost, late or unsure.";
             reads_unavailable => counter, "Gets answered as misses because a backend was down, lost, late or unsure.";
+            limited_gets => counter, "Multi-gets with a limit.";
+            limits_reached => counter, "Multi-gets with a limit that were answered because enough of their keys were found, not all.";
+            limits_late => counter, "Multi-gets with a limit that were answered because their time was over.";
+            limited_keys_left => counter, "Keys of multi-gets with a limit that no server was asked for, because enough others were found.";
+            limited_keys_late => counter, "Keys of multi-gets with a limit whose answer had not come.";
+            limits_refused => counter, "Multi-gets refused because their limit was none, or for more keys than a limit may be for.";
             requests_moved => counter, "Requests put to another worker because their key had moved.";
             hosts_learnt => counter, "Cachelets that were found at another worker of their server.";
             gets_collapsed => counter, "Gets that joined an identical one which waited to be sent.";

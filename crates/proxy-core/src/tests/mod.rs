@@ -8,6 +8,7 @@ mod failures;
 mod grain_counts;
 mod hot_keys;
 mod latency;
+mod limited;
 mod merging;
 mod moves;
 mod per_route;

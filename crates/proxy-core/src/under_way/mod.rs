@@ -3,7 +3,7 @@
 //! Each file calls only what is below it:
 //!
 //! ```text
-//!   stages                       a pool changes its servers
+//!   stages, limited              a pool changes its servers; a part of a multi-get is enough
 //!   retry, flush, lines          after a pause; in rounds; a line for each server
 //!   by_stage                     at former servers or the pool's own
 //!   operation                    in several steps
@@ -22,6 +22,7 @@ pub(crate) mod catch_up;
 pub(crate) mod era;
 pub(crate) mod fail;
 pub(crate) mod flush;
+pub(crate) mod limited;
 pub(crate) mod lines;
 pub(crate) mod log;
 pub(crate) mod operation;

@@ -84,6 +84,11 @@ pub(crate) fn release(core: &mut ProxyCore, now: Instant, id: ClientId) {
     let Some(client) = core.clients.get_mut(id) else {
         return;
     };
+    if mem::take(&mut client.limited_ripe) {
+        // It goes on when nothing else is being done: behind the answers that have come with this one, or else when time is looked at.
+        core.limited_due.ripen(id);
+        core.outbox.due_at(core.now);
+    }
     if client.unread() > core.config.unread_max() {
         core.counts.stats.clients_closed_unread += 1;
         return close_client(core, id);

@@ -34,7 +34,7 @@ pub const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Most pools of a file: each worker keeps connections for each.
 pub const POOLS_MAX: usize = 1024;
 
-const PROCESS_KEYS: [&str; 11] = [
+const PROCESS_KEYS: [&str; 12] = [
     "unix_socket",
     "unix_mask",
     "threads",
@@ -43,6 +43,7 @@ const PROCESS_KEYS: [&str; 11] = [
     "max_item_size",
     "max_reqs_per_event",
     "buffer_memory",
+    "limit_keys",
     "name",
     "advertise",
     "nameservers",
@@ -132,6 +133,7 @@ pub struct Process {
     pub max_item_size: Option<usize>,
     pub max_reqs_per_event: Option<u32>,
     pub buffer_memory: Option<usize>,
+    pub limit_keys: bool,
     pub name: Option<String>,
     pub advertise: Option<String>,
     pub nameservers: Option<Vec<SocketAddr>>,
@@ -255,6 +257,7 @@ fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> Process {
         buffer_memory: reader
             .parsed(section, "buffer_memory", buffer_memory)
             .map(|at| at.value),
+        limit_keys: reader.flag_or(section, "limit_keys", false),
         name: reader.text(section, "name").map(|at| at.value),
         advertise: reader.text(section, "advertise").map(|at| at.value),
         nameservers: nameservers(reader, section),

@@ -52,6 +52,7 @@ pub struct Settings {
     pub max_item_size: usize,
     pub max_reqs_per_event: u32,
     pub buffer_memory: usize,
+    pub limit_keys: bool,
     pub name: Option<String>,
     pub advertise: Option<String>,
     /// Asked for names instead of the machine's; none for those.
@@ -163,6 +164,7 @@ impl Settings {
                 .buffer_memory
                 .or(process.buffer_memory)
                 .unwrap_or(limits::BUFFER_MEMORY),
+            limit_keys: process.limit_keys,
             name: args.name.clone().or(process.name),
             advertise: args.advertise.clone().or(process.advertise),
             nameservers: match args.nameservers.as_slice() {
@@ -224,6 +226,7 @@ impl Settings {
             routes: Arc::clone(&self.routes),
             revision,
             access: self.access.clone(),
+            limit_keys: self.limit_keys,
             request_log: self.request_log.config(),
         })
     }

@@ -7,6 +7,7 @@ mod discovery;
 mod evenkeel_pool;
 mod failures;
 mod in_process;
+mod limited;
 mod membership;
 mod memcached_pool;
 mod metrics;

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Options of the first pool, or of the pool that they stand with: `on_down=error`, `allow_flush`, `flush_on_return`, `collapse=off`,
-//! `failover=next` or `=POOL`, `warm_from=POOL`, `warm_fill=off`, `follows`, `adaptive`, `request_timeout=MS`, `login=NAME:PASSWORD`; of the proxy `version=TEXT`, `auth=text:NAME:PASSWORD` or
+//! `failover=next` or `=POOL`, `warm_from=POOL`, `warm_fill=off`, `follows`, `adaptive`, `request_timeout=MS`, `login=NAME:PASSWORD`; of the proxy `version=TEXT`, `limit_keys`, `auth=text:NAME:PASSWORD` or
 //! `auth=sasl:…`; of a route `reads`, `writes`, `read_only`, `strip`, `add=PREFIX`, `ttl=MIN..MAX`.
 //!
 //! Later `now` goes before what changes: `now list s2 s3`, `now allow_flush`.
@@ -162,6 +162,7 @@ fn set(config: &mut ProxyConfig, pool: usize, option: &str) -> Result<(), String
                 credentials: Some(Arc::new(credentials)),
             };
         }
+        ("limit_keys", "") => config.limit_keys = true,
         ("version", version) => version.clone_into(&mut config.version),
         _ => return Err(format!("what is the option {option}?")),
     }

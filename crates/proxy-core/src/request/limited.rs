@@ -1,0 +1,126 @@
+//! A multi-get with a limit begins: see [`limited`](crate::limited).
+//!
+//! Keys of lists of servers are dealt out by a cover, so that those are asked that have most of them; what is not wanted is not asked for.
+//! All other keys are asked for at once: of clusters, of rings, while hot keys are looked for or a server is out of use.
+
+use crate::client::{MultiGet, Slot, State};
+use crate::failure::{BAD_LIMIT, LIMIT_TOO_LONG};
+use crate::ids::{BackendId, ClientId, PoolId, RouteId};
+use crate::limited::{LIMIT, Limit, Limited, UnaskedKey};
+use crate::limits::LIMIT_KEYS_MAX;
+use crate::request::multi_get::ask_key;
+use crate::request::step::Step;
+use crate::routes::CommandClass;
+use crate::show::kinds::Show;
+use crate::under_way::limited::go_on_with_ripe;
+use crate::under_way::lines::send_drafts;
+use crate::under_way::release::release;
+use crate::under_way::say::say;
+use crate::worker::ProxyCore;
+use evenkeel_protocol::Keys;
+use evenkeel_types::Instant;
+
+/// Whether the first key of a request is no key but a limit, where these may be.
+pub(crate) fn has_limit(keys: &Keys<'_>) -> bool {
+    keys.iter().next().is_some_and(|key| key.starts_with(LIMIT))
+}
+
+/// A `get` or `gets` of so many bytes, whose first key is a pseudo key.
+pub(crate) fn limited_get(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: ClientId,
+    (keys, with_cas): (Keys<'_>, bool),
+    consumed: usize,
+) -> Step {
+    let mut keys = keys.iter();
+    let said = keys.next().unwrap_or_default();
+    let count = keys.len();
+    let refusal = match Limit::parse(said) {
+        None => Err(BAD_LIMIT),
+        Some(_) if count > LIMIT_KEYS_MAX => Err(LIMIT_TOO_LONG),
+        Some(limit) => Ok(limit),
+    };
+    let limit = match refusal {
+        Ok(limit) => limit,
+        Err(words) => {
+            core.counts.stats.limits_refused += 1;
+            say(core, id, words);
+            return Step::Consumed(consumed);
+        }
+    };
+    let Some(client) = core.clients.get_mut(id) else {
+        return Step::Consumed(consumed);
+    };
+    // All of it is asked for at once.
+    if !client.is_idle() && !client.may_ask_all(count + 1, core.out_pause) {
+        client.stalled = true;
+        return Step::Wait;
+    }
+    core.counts.stats.limited_gets += 1;
+    let show = Show::Value {
+        with_cas,
+        last: count == 0,
+    };
+    let first = client.push(Slot::new(show, State::Waiting));
+    let mut limited = Limited::new(first, said, with_cas);
+    for (at, key) in (1..).zip(keys) {
+        add_key(core, now, id, &mut limited, key, at == count);
+    }
+    let Some(client) = core.clients.get_mut(id) else {
+        return Step::Consumed(consumed);
+    };
+    (limited.keys, limited.wanted) = (count, limit.wanted(count));
+    client.begin_limited(limited);
+    if let Some(within) = limit.within {
+        core.limited_due.add(now + within, (id, first));
+        core.outbox.due_at(now + within);
+    }
+    send_drafts(core, now, id);
+    release(core, now, id);
+    go_on_with_ripe(core, now);
+    Step::Consumed(consumed)
+}
+
+/// Asks for a key, or leaves it to the cover.
+fn add_key(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: ClientId,
+    limited: &mut Limited,
+    key: &[u8],
+    last: bool,
+) {
+    let with_cas = limited.with_cas;
+    let Some((at, hash, route)) = listed_place(core, key) else {
+        let rest = MultiGet {
+            with_cas,
+            exptime: None,
+            left: 0,
+        };
+        return ask_key(core, now, id, rest, key, last);
+    };
+    core.counts.stats.cmd_get += 1;
+    let show = Show::Value { with_cas, last };
+    if let Some(client) = core.clients.get_mut(id) {
+        let slot = client.push(Slot {
+            route,
+            ..Slot::new(show, State::Waiting)
+        });
+        limited.add_unasked(UnaskedKey::new(slot, at, hash, route), key);
+    }
+}
+
+/// The server of a key in a list of servers, if nothing else is to be looked at.
+fn listed_place(core: &ProxyCore, key: &[u8]) -> Option<((PoolId, BackendId), u64, RouteId)> {
+    if core.backends.has_outage() || core.pools.watches() {
+        return None;
+    }
+    let way = core.routing.way(key, CommandClass::Get);
+    let pool = way.quick_get()?;
+    if core.pools.is_adaptive(pool) {
+        return None;
+    }
+    let place = core.pools.steady(pool)?.find(key)?;
+    Some(((pool, place.to), place.hash, way.route()))
+}
