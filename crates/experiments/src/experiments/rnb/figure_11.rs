@@ -212,6 +212,32 @@ mod tests {
     use crate::args::Scale;
 
     #[test]
+    fn both_figures_tell_of_all_sizes() {
+        let run = Run::silent(Scale::Quick, Mode::Sim);
+        let [without, with] = [
+            figure_11(&FIGURE_11, &run).unwrap(),
+            figure_12(&FIGURE_12, &run).unwrap(),
+        ];
+        assert_eq!((without.tables.len(), with.tables.len()), (3, 3 * 3));
+        for table in without.tables.iter().chain(&with.tables) {
+            let sizes: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();
+            assert_eq!(sizes, ["4", "8", "16"]);
+            assert!(
+                table
+                    .rows
+                    .iter()
+                    .all(|row| row.len() == table.columns.len())
+            );
+        }
+        assert_eq!(with.claims.len(), 2 * 2);
+        assert!(
+            without.claims[0].holds == Some(true),
+            "{:?}",
+            without.claims
+        );
+    }
+
+    #[test]
     fn less_is_asked_of_fewer_and_copies_save_more() {
         let measured = Measured::of(&Run::silent(Scale::Quick, Mode::Sim), 2).unwrap();
         for tpr in measured.tpr.iter().flatten() {
