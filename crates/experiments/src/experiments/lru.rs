@@ -5,7 +5,7 @@ const NONE: u32 = u32::MAX;
 
 /// Pages by number, in a list from the one that was asked for last to the one that goes next.
 #[derive(Clone, Debug)]
-pub(super) struct Lru {
+pub(in crate::experiments) struct Lru {
     bytes: u64,
     bytes_max: u64,
     entries: Vec<Entry>,

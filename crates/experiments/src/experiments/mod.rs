@@ -3,6 +3,7 @@
 mod adaptive;
 mod agreement;
 mod curves;
+mod lru;
 mod mbal;
 mod moves;
 mod overload;
@@ -30,7 +31,14 @@ pub const ALL: &[Experiment] = &[
     spore::OVERHEAD,
     rnb::FIGURE_2,
     rnb::FIGURE_3,
+    rnb::FIGURE_6,
+    rnb::FIGURE_8,
+    rnb::FIGURE_9,
+    rnb::FIGURE_10,
+    rnb::FIGURE_11,
+    rnb::FIGURE_12,
     rnb::FIGURE_13,
+    rnb::SCALE,
     mbal::FIGURE_2,
     mbal::FIGURE_5,
     mbal::FIGURE_6,

@@ -56,6 +56,8 @@ struct Key {
     places: u32,
     /// How many they are.
     copies: u32,
+    /// The server of the first, its distinguished one.
+    home: u32,
     /// Who is asked, or [`NONE`].
     asked: u32,
 }
@@ -98,18 +100,11 @@ impl Cover {
     /// If nobody holds it, or there are [`KEYS_MAX`] already.
     pub fn add(&mut self, hash: u64, places: &[u32]) {
         assert!(!places.is_empty() && self.keys.len() < KEYS_MAX);
-        let key = self.keys.len() as u32;
-        self.keys.push(Key {
-            hash,
-            places: self.places.len() as u32,
-            copies: places.len() as u32,
-            asked: NONE,
-        });
-        let mut distinguished = 1;
+        let (key, first) = (self.keys.len() as u32, self.places.len());
         for &id in places {
             let number = self.number(id);
             let server = &mut self.servers[number as usize];
-            server.score += ONE + std::mem::take(&mut distinguished);
+            server.score += ONE;
             let place = self.places.len() as u32;
             let before = std::mem::replace(&mut server.last, place);
             self.places.push(Place {
@@ -118,6 +113,15 @@ impl Cover {
                 before,
             });
         }
+        let home = self.places[first].server;
+        self.servers[home as usize].score += 1;
+        self.keys.push(Key {
+            hash,
+            places: first as u32,
+            copies: places.len() as u32,
+            home,
+            asked: NONE,
+        });
     }
 
     /// Chooses, once for each request, who is asked for each key, or for at least `wanted` distinct ones (section
@@ -216,7 +220,7 @@ impl Cover {
         for at in first..self.order.len() {
             let key = self.order[at].1;
             if left > 0 && self.keys[key as usize].asked == NONE {
-                self.ask(key, self.distinguished(key));
+                self.ask(key, self.keys[key as usize].home);
                 left -= 1;
             }
         }
@@ -260,16 +264,16 @@ impl Cover {
 
     /// A key is not left any more.
     fn uncount(&mut self, key: u32) {
-        let Key { places, copies, .. } = self.keys[key as usize];
-        let home = self.distinguished(key);
+        let Key {
+            places,
+            copies,
+            home,
+            ..
+        } = self.keys[key as usize];
         self.servers[home as usize].score -= 1;
         for place in &self.places[places as usize..(places + copies) as usize] {
             self.servers[place.server as usize].score -= ONE;
         }
-    }
-
-    fn distinguished(&self, key: u32) -> u32 {
-        self.places[self.keys[key as usize].places as usize].server
     }
 
     fn ask(&mut self, key: u32, server: u32) {
@@ -283,7 +287,11 @@ impl Cover {
         let mut moved = false;
         for at in 0..self.order.len() {
             let key = self.order[at].1;
-            let (server, home) = (self.keys[key as usize].asked, self.distinguished(key));
+            let Key {
+                asked: server,
+                home,
+                ..
+            } = self.keys[key as usize];
             if server == home || server == NONE {
                 continue;
             }
@@ -304,7 +312,7 @@ impl Cover {
         }
         for at in 0..self.order.len() {
             let key = self.order[at].1;
-            self.ask(key, self.distinguished(key));
+            self.ask(key, self.keys[key as usize].home);
         }
     }
 

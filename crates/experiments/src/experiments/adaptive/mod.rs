@@ -7,7 +7,6 @@ mod figure_7;
 mod figure_8;
 mod figure_9;
 mod fleet;
-mod lru;
 mod moves;
 mod pages;
 mod slots;

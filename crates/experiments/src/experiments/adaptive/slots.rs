@@ -3,8 +3,8 @@
 //!
 //! A move is one of hash space alone: what the former owner has is not fetched, so that a part that moves is cold.
 
-use super::lru::Lru;
 use super::pages::{Pages, Sampler};
+use crate::experiments::lru::Lru;
 use evenkeel_balance::ring::{GrainCounts, RingPlanner, SlotReport};
 use evenkeel_placement::ring::{HASHES, Ring, grain_of};
 use evenkeel_workload::rng::{self, WorkloadRng};

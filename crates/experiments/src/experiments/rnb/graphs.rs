@@ -6,14 +6,15 @@
 //! leaves out is shown beside it: that an item costs something too, and that some servers hold the items of
 //! those who are everybody's friend.
 
-use super::{Experiment, PLACEMENT_NAME, doublings, placement};
+use super::sources::SOURCES;
+use super::{COST, Experiment, JUDGED_AT, PLACEMENT_NAME, doublings, placement};
 use crate::args::Mode;
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
-use anyhow::Context;
 use evenkeel_bench::plot::{Axis, Curve, Plot};
+use evenkeel_placement::cost::Cost;
 use evenkeel_placement::pool::Placement;
-use evenkeel_workload::{Graph, PowerLaw};
+use evenkeel_workload::Graph;
 
 pub(in crate::experiments) const FIGURE_3: Experiment = Experiment {
     name: "rnb-3",
@@ -23,43 +24,11 @@ pub(in crate::experiments) const FIGURE_3: Experiment = Experiment {
     run: figure_3,
 };
 
-/// What an item costs a server, by what a transaction costs: with this, twenty items in a transaction bring ten
-/// times the items a second of one, as `rnb-13` measured for Evenkeel.
-const ITEM_COST: f64 = 1.0 / 18.0;
-
-/// Servers at which claims are judged; in every scale.
-const JUDGED_AT: u32 = 16;
-
-/// A graph of the paper, and a generated one like it for where it is absent: of as many users who have friends, with
-/// the same mean and largest number of friends.
-struct Source {
-    name: &'static str,
-    /// In the folder of public data.
-    file: &'static str,
-    like_it: PowerLaw,
-}
-
-/// Both come from SNAP. Slashdot has 948,464 edges, of which 78,303 lead from a user to itself, Epinions 508,837.
-const SOURCES: [Source; 2] = [
-    Source {
-        name: "Slashdot",
-        file: "snap-slashdot0902/soc-Slashdot0902.txt.gz",
-        like_it: PowerLaw {
-            users: 78_441,
-            exponent: 1.76,
-            degree_max: 2_511,
-        },
-    },
-    Source {
-        name: "Epinions",
-        file: "snap-epinions1/soc-Epinions1.txt.gz",
-        like_it: PowerLaw {
-            users: 60_341,
-            exponent: 1.84,
-            degree_max: 1_801,
-        },
-    },
-];
+/// Items for nothing: what the paper counts.
+const TRANSACTIONS: Cost = Cost {
+    transaction: 1.0,
+    item: 0.0,
+};
 
 fn figure_3(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let sizes = doublings(run.by_scale([32, 64, 128, 1024]));
@@ -80,7 +49,7 @@ fn figure_3(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     )];
     for source in &SOURCES {
         run.progress.say(format!("{}: reading", source.name));
-        let graph = load(source, run, &mut report.notes)?;
+        let graph = source.load(run, &mut report.notes)?;
         let mut table = Table::new(
             &format!(
                 "{}: {} users, {:.1} friends on average, {} at most",
@@ -96,7 +65,7 @@ fn figure_3(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
             run.progress
                 .say(format!("{}: {servers} servers", source.name));
             let work = Work::of(&graph, &placement(servers)?);
-            let gain = work.gain(0.0);
+            let gain = work.gain(TRANSACTIONS);
             if servers == JUDGED_AT {
                 report.claims.push(claim(source.name, gain));
             }
@@ -104,7 +73,7 @@ fn figure_3(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
                 servers.to_string(),
                 format!("{:.2}", work.transactions),
                 format!("{gain:.2}"),
-                format!("{:.2}", work.gain(ITEM_COST)),
+                format!("{:.2}", work.gain(COST)),
                 format!("{:.2}", work.max_to_mean),
             ]);
             points.push((f64::from(servers), gain));
@@ -122,23 +91,9 @@ fn figure_3(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     report.note(format!(
         "Users without friends are asked for, too, and cost nothing. The cost of an item is taken as 1/{:.0} of \
          that of a transaction (rnb-13); the busiest server is the one with most transactions.",
-        1.0 / ITEM_COST
+        COST.transaction / COST.item
     ));
     Ok(report)
-}
-
-fn load(source: &Source, run: &Run, notes: &mut Vec<String>) -> anyhow::Result<Graph> {
-    let path = run.data.as_ref().map(|folder| folder.join(source.file));
-    if let Some(path) = path.filter(|path| path.exists()) {
-        return Graph::read(&path).with_context(|| format!("reading {}", source.name));
-    }
-    notes.push(format!(
-        "**A generated graph stands in for {}**, {}: there is no {} in the folder of public data (--data).",
-        source.name,
-        source.like_it,
-        source.file
-    ));
-    Ok(source.like_it.generate(run.seed)?)
 }
 
 fn claim(name: &str, gain: f64) -> Claim {
@@ -193,18 +148,18 @@ impl Work {
         }
     }
 
-    /// How many times the requests a second of one server all of them carry, if each has as much to do. An item
-    /// costs this part of what a transaction costs.
-    fn gain(&self, item_cost: f64) -> f64 {
+    /// How many times the requests a second of one server all of them carry, if each has as much to do.
+    fn gain(&self, cost: Cost) -> f64 {
         // To one server, a request is one transaction.
-        let alone = self.asking + item_cost * self.items;
-        self.servers * alone / (self.transactions + item_cost * self.items)
+        let alone = cost.of(self.asking, self.items);
+        self.servers * alone / cost.of(self.transactions, self.items)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_workload::PowerLaw;
     use std::collections::BTreeSet;
 
     /// Twin: sets.
@@ -225,8 +180,9 @@ mod tests {
             sum += servers.len();
         }
         assert!((work.transactions - sum as f64 / 300.0).abs() < 1e-9);
-        assert!(work.gain(0.0) > 1.0 && work.gain(0.0) < work.gain(1.0));
-        assert!(work.gain(1e9) > 4.99, "items alone are dealt out evenly");
+        let gain = |item| work.gain(Cost { item, ..COST });
+        assert!(gain(0.0) > 1.0 && gain(0.0) < gain(1.0));
+        assert!(gain(1e9) > 4.99, "items alone are dealt out evenly");
     }
 
     #[test]
@@ -234,23 +190,6 @@ mod tests {
         let graph = Graph::of_edges(4, &[(0, 1), (0, 2), (1, 2)]);
         let work = Work::of(&graph, &placement(1).unwrap());
         assert_eq!((work.transactions, work.items), (0.5, 0.75));
-        assert_eq!((work.gain(0.0), work.max_to_mean), (1.0, 1.0));
-    }
-
-    /// The numbers of friends that the stand-ins are to have: those of the paper's graphs.
-    #[test]
-    fn stand_ins_have_the_means_of_what_they_stand_for() {
-        for (source, mean) in SOURCES
-            .iter()
-            .zip([948_464.0 / 78_441.0, 508_837.0 / 60_341.0])
-        {
-            let graph = source.like_it.generate(1).unwrap();
-            let found = graph.edges() as f64 / graph.users() as f64;
-            assert!(
-                (found / mean - 1.0).abs() < 0.1,
-                "{}: {found} for {mean}",
-                source.name
-            );
-        }
+        assert_eq!((work.gain(TRANSACTIONS), work.max_to_mean), (1.0, 1.0));
     }
 }

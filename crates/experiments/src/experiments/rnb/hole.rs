@@ -7,6 +7,7 @@ use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use anyhow::Context;
 use evenkeel_bench::plot::{Axis, Curve, Plot};
+use evenkeel_placement::cost;
 use evenkeel_placement::pool::Placement;
 use evenkeel_workload::rng;
 
@@ -20,17 +21,6 @@ pub(in crate::experiments) const FIGURE_2: Experiment = Experiment {
 
 /// Items of a request.
 const ITEMS: [u32; 4] = [1, 10, 50, 100];
-
-/// A request of so many items whose servers are equally likely to hold each has a given server among those
-/// that it asks with this probability (section II-A, W(N, M)).
-fn asked(servers: u32, items: u32) -> f64 {
-    1.0 - (1.0 - 1.0 / f64::from(servers)).powi(items as i32)
-}
-
-/// What twice the servers bring, by that.
-fn worked_out(servers: u32, items: u32) -> f64 {
-    asked(servers, items) / asked(2 * servers, items)
-}
 
 fn figure_2(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let servers_max: u32 = run.by_scale([64, 64, 128, 1024]);
@@ -70,7 +60,7 @@ fn figure_2(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         let factors: Vec<f64> = load.windows(2).map(|pair| pair[0] / pair[1]).collect();
         for ((&servers, row), factor) in sizes.iter().zip(&mut rows).zip(&factors) {
             row.push(format!("{factor:.2}"));
-            let exact = worked_out(servers, items);
+            let exact = cost::scaling(servers, items);
             worst = worst.max((factor / exact - 1.0).abs());
         }
         curves.push(Curve::new(
@@ -80,7 +70,7 @@ fn figure_2(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     }
     for (&servers, row) in sizes.iter().zip(&mut rows) {
         for items in [10, 100] {
-            row.push(format!("{:.2}", worked_out(servers, items)));
+            row.push(format!("{:.2}", cost::scaling(servers, items)));
         }
     }
     for row in rows {
@@ -149,17 +139,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_worked_out_is_what_the_paper_says() {
-        assert_eq!(asked(1, 100), 1.0);
-        assert!((asked(4, 1) - 0.25).abs() < 1e-12);
-        assert!((worked_out(8, 1) - 2.0).abs() < 1e-12);
-    }
-
-    #[test]
     fn random_requests_come_near_it() {
         let placement = placement(16).unwrap();
         let found = transactions(&placement, 10, 5_000, 1);
-        let exact = 16.0 * asked(16, 10);
+        let exact = cost::transactions(16, 10);
         assert!((found / exact - 1.0).abs() < 0.05, "{found} of {exact}");
     }
 }
