@@ -194,7 +194,7 @@ impl World {
         };
         if let Some(version) = version {
             self.note_unique(version);
-            let keeps = self.keeps_uniques(application);
+            let keeps = self.keeps_uniques(application) && !self.random.chance(1, 16);
             let known = &mut self.applications[application].versions[key];
             if !keeps || known.is_none() {
                 *known = Some((write, version));

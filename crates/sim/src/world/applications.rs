@@ -133,7 +133,7 @@ impl World {
             return self.compose_read(application, out);
         }
         match self.random.below(100) {
-            0..20 if self.does(Habit::Swap) && self.has_ring() => {
+            0..40 if self.does(Habit::Swap) && self.keeps_uniques(application) => {
                 self.compose_swap(application, out);
             }
             40..55 if self.does(Habit::Meta) => self.compose_meta_set(application, out),
@@ -203,8 +203,8 @@ impl World {
         self.expect(application, Kind::Store, vec![operation]);
     }
 
-    /// Whether an application swaps by the first unique that it was shown of a key, and not by the newest, however often that is refused. In
-    /// front of a ring some do, so that what they swap by was read before the key has moved.
+    /// Whether an application keeps a unique that it was shown of a key for long, and swaps by it however often that is refused. In front of
+    /// a ring some do, so that what they swap by was often read before the key has moved.
     pub(super) fn keeps_uniques(&self, application: usize) -> bool {
         application % 2 == 1 && self.has_ring()
     }

@@ -107,7 +107,7 @@ pub(super) struct Led {
     pub saved: SavedState,
     pub revision: u64,
     pub saving: Option<Saving>,
-    /// When the operator wants the pool warming, or carries out his next order about its ring, and how long warming is to last.
+    /// When the operator wants the pool warming, and how long that is to last; of a ring, when he gives his next order.
     pub begins: Nanos,
     pub warms_for: Nanos,
     pub warming_since: Option<Nanos>,
@@ -133,6 +133,8 @@ impl Led {
         saved: SavedState,
         random: &mut Random,
     ) -> Self {
+        // In a ring most of them are of items that nobody is about to move.
+        let rarely = if ring.is_some() { 6 } else { 1 };
         Led {
             ring,
             first_own: first_own_of(servers),
@@ -146,7 +148,7 @@ impl Led {
             warms_for: random.between(1_500 * MS, 5_000 * MS),
             warming_since: None,
             withdrawals: random.below(3),
-            evicts_every: [15 * MS, 60 * MS, 250 * MS][random.index(3)],
+            evicts_every: rarely * [15 * MS, 60 * MS, 250 * MS][random.index(3)],
             restarted: 0,
         }
     }

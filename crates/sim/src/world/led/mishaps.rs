@@ -86,6 +86,10 @@ impl World {
         if stage == Stage::Former && self.time < begins {
             self.trouble_the_beginning(begins);
         }
+        // Of a ring's servers little is asked that moves, so that little of it would be under way.
+        if self.has_ring() && self.random.chance(1, 2) {
+            self.break_at_the_beginning(self.time + 400 * MS);
+        }
         let count = 1 + self.random.index(3);
         for _ in 0..count {
             let within = match stage {

@@ -34,9 +34,18 @@ impl World {
 
     /// An operator looks how far the ring's plan is, and says what is to be next.
     pub(super) fn operate_ring(&mut self) {
-        let is_quiet = self.time >= self.plan.quiet_from();
+        self.look_after_ring();
         let pause = self.random.between(50 * MS, 250 * MS);
-        self.after(pause, Event::Led(Turn::Operate));
+        let begins = self.led.as_ref().map_or(0, |led| led.begins);
+        let at = match self.time < begins {
+            true => begins,
+            false => self.time + pause,
+        };
+        self.at(at, Event::Led(Turn::Operate));
+    }
+
+    fn look_after_ring(&mut self) {
+        let is_quiet = self.time >= self.plan.quiet_from();
         // His call has found nobody; he tries again.
         if self.coordinator_busy_until() > self.time {
             return;
@@ -95,10 +104,10 @@ impl World {
         let Some(chosen) = self.some_order() else {
             return;
         };
-        if let Some(led) = &mut self.led
-            && let Some(ring) = &mut led.ring
-        {
+        if let Some(led) = &mut self.led {
             led.begins = begins;
+        }
+        if let Some(ring) = self.ring_mut() {
             ring.next = Some(chosen);
         }
         self.trouble_the_beginning(begins);
