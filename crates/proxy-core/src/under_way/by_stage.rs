@@ -7,6 +7,7 @@ use crate::pipe::in_flight::Question;
 use crate::pool::Pool;
 use crate::ring::unique_mask;
 use crate::under_way::again::{ask_at, renew_ticket};
+use crate::under_way::fail::end_operation;
 use crate::under_way::operation::begin_write;
 use crate::under_way::park::hold;
 use crate::warm::mask_condition;
@@ -18,6 +19,10 @@ use evenkeel_types::{Instant, KeyHash};
 /// Asks a request where the present stage of its key says. If that is not possible, its slot holds the failure; the caller releases it.
 pub(crate) fn ask_by_stage(core: &mut ProxyCore, now: Instant, mut question: Question) {
     let tag = question.tag;
+    // One that was not sent when its connection was lost takes its steps anew: those before count no more.
+    if !core.operations.is_empty() {
+        end_operation(core, &tag);
+    }
     let Some(pool) = core.pools.get(tag.pool) else {
         return ask_at(core, now, question, Err(Failure::Former));
     };

@@ -99,8 +99,9 @@ pub(crate) fn told(core: &mut ProxyCore, id: OperationId) {
     }
 }
 
-/// Whatever an operation was about to do for a request, it is over: the application gets a failure. What it asked next goes on.
-fn end_operation(core: &mut ProxyCore, tag: &Tag) {
+/// Whatever an operation was about to do for a request, it is over: the application gets a failure, or another one begins for it. What it
+/// asked next goes on.
+pub(crate) fn end_operation(core: &mut ProxyCore, tag: &Tag) {
     let Some(id) = core.operations.of_slot(tag.client, tag.slot) else {
         return;
     };

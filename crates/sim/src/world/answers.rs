@@ -193,7 +193,12 @@ impl World {
             return Found::Unknown;
         };
         if let Some(version) = version {
-            self.applications[application].versions[key] = Some((write, version));
+            self.note_unique(version);
+            let keeps = self.keeps_uniques(application) && !self.random.chance(1, 16);
+            let known = &mut self.applications[application].versions[key];
+            if !keeps || known.is_none() {
+                *known = Some((write, version));
+            }
         }
         Found::Value { write, version }
     }

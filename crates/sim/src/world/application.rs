@@ -40,7 +40,7 @@ pub(super) struct Application {
     pub pipeline_max: usize,
     /// Mean pause between commands.
     pub pause: Nanos,
-    /// The newest version that it was shown of each key, to be swapped.
+    /// A version that it was shown of each key, to be swapped: mostly the newest.
     pub versions: Vec<Option<(WriteId, u64)>>,
 }
 

@@ -133,6 +133,9 @@ impl World {
             return self.compose_read(application, out);
         }
         match self.random.below(100) {
+            0..40 if self.does(Habit::Swap) && self.keeps_uniques(application) => {
+                self.compose_swap(application, out);
+            }
             40..55 if self.does(Habit::Meta) => self.compose_meta_set(application, out),
             55..63 if self.does(Habit::Concatenate) => {
                 self.tell(Habit::Concatenate);
@@ -200,11 +203,18 @@ impl World {
         self.expect(application, Kind::Store, vec![operation]);
     }
 
+    /// Whether an application keeps a unique that it was shown of a key for long, and swaps by it however often that is refused. In front of
+    /// a ring some do, so that what they swap by was often read before the key has moved.
+    pub(super) fn keeps_uniques(&self, application: usize) -> bool {
+        application % 2 == 1 && self.has_ring()
+    }
+
     fn compose_swap(&mut self, application: usize, out: &mut Vec<u8>) {
         let key = self.some_text();
         let Some((old, version)) = self.applications[application].versions[key] else {
             return self.compose_read(application, out);
         };
+        let version = self.unmasked(key, version);
         self.tell(Habit::Swap);
         let exptime = self.some_exptime();
         let (id, value) = self.new_value();

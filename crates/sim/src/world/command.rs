@@ -1,6 +1,7 @@
 //! Commands as homes are sent them: what each would do to a key.
 
 use super::server::ITEM_SIZE_MAX;
+use evenkeel_schemes::generation::taken_apart;
 use evenkeel_protocol::{
     Direction, KeyScratch, Limits, Meta, Request, RequestOutcome, Store, StoreMode, StoreVerb,
     parse_request,
@@ -43,6 +44,8 @@ pub(super) enum Change {
 pub(super) struct Command {
     /// The key, by number; 0 where it is all.
     pub key: u16,
+    /// What stands before it, where it is called by a generation of a ring.
+    pub prefix: Vec<u8>,
     pub change: Change,
     /// Bytes of it.
     pub len: usize,
@@ -63,6 +66,7 @@ impl Command {
             Request::FlushAll { delay: None, .. } => {
                 return Some(Command {
                     key: 0,
+                    prefix: Vec::new(),
                     change: Change::Flush,
                     len: consumed,
                 });
@@ -101,9 +105,16 @@ impl Command {
         Self::of(meta.key(&mut scratch), keys, change, consumed)
     }
 
-    fn of(key: &[u8], keys: &[Vec<u8>], change: Change, len: usize) -> Option<Command> {
+    fn of(name: &[u8], keys: &[Vec<u8>], change: Change, len: usize) -> Option<Command> {
+        let key = taken_apart(name).1;
+        let prefix = name[..name.len() - key.len()].to_vec();
         let key = keys.iter().position(|known| known == key)? as u16;
-        Some(Command { key, change, len })
+        Some(Command {
+            key,
+            prefix,
+            change,
+            len,
+        })
     }
 
     pub fn is_replica_store(&self) -> bool {

@@ -34,6 +34,7 @@ impl World {
     /// It is time for a member's heartbeat.
     pub(super) fn heartbeat(&mut self, host: usize, extra: bool) {
         let heartbeat = self.report_of(host);
+        self.forget_counts(host);
         let (life, sent) = (self.life_of(host), self.time);
         // Lost when the other side cannot be reached; the next one will do.
         for delay in self.deliveries(host, self.coordinator_host()) {

@@ -6,6 +6,7 @@ use crate::history::Nanos;
 use core::time::Duration;
 use evenkeel_coordinator_core::{CoordinatorConfig, CoordinatorCore};
 use evenkeel_hotkeys::config::Mode;
+use evenkeel_types::Instant;
 use evenkeel_types::map::ClusterMap;
 use std::sync::Arc;
 
@@ -40,14 +41,17 @@ pub(super) struct Coordinator {
 }
 
 impl Coordinator {
-    pub fn new(process: Process, servers: usize, lineage: u64) -> Self {
+    /// One that has run for so long when the run begins.
+    pub fn new(process: Process, servers: usize, lineage: u64, age: Duration) -> Self {
         let config = CoordinatorConfig {
             initial_servers: servers,
             cachelets_per_worker: Some(CACHELETS_PER_WORKER),
             silent: SILENT,
             ..CoordinatorConfig::new(CLUSTER)
         };
-        let core = CoordinatorCore::new(config, lineage, process.clock.read(0));
+        let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+        let began = Instant(process.clock.read(0).0.saturating_sub(age));
+        let core = CoordinatorCore::new(config, lineage, began);
         let core = core.expect("sound settings");
         Coordinator {
             process,

@@ -72,6 +72,12 @@ pub enum Fault {
     MarksShown,
     /// Former servers of a led pool confirm deletes and keep what they have.
     FormerKept,
+    /// Servers of a ring take the names of all generations of a key for one, as if each plan had that of what was there before it.
+    GenerationsReused,
+    /// Proxies combine uniques of a ring's items with nothing, whatever the generation.
+    MasksLeftOut,
+    /// A proxy that comes back works by the ring before the present plan until it is told of another step.
+    OldRingKept,
     /// Plain servers find a replica by the key alone, whatever content its name asks for.
     ReplicasUnnamed,
 }
@@ -87,13 +93,16 @@ impl Fault {
     ];
 
     /// Those of pools that are led to other servers.
-    pub const LED: [Fault; 6] = [
+    pub const LED: [Fault; 9] = [
         Fault::AcknowledgedEarly,
         Fault::StageKept,
         Fault::StepsRushed,
         Fault::FillsUnguarded,
         Fault::MarksShown,
         Fault::FormerKept,
+        Fault::GenerationsReused,
+        Fault::MasksLeftOut,
+        Fault::OldRingKept,
     ];
 
     /// Those of atomic writes.

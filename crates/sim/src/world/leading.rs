@@ -1,14 +1,16 @@
-//! A pool that is led to other servers, and what is known of those who lead and follow it; [`led`](super::led) is what happens.
+//! A pool that is led to other servers, or has a ring, and what is known of those who lead and follow it; [`led`](super::led) is what happens.
 
-use super::led_report::Mischance;
+use super::led_report::{LedKind, Mischance};
+use super::led_ring::LedRing;
 use super::proxy::{MAP_SOURCE, REQUEST_TIMEOUT, server_list};
 use super::server::ITEM_SIZE_MAX;
 use super::units::MS;
 use crate::history::Nanos;
 use crate::random::Random;
 use core::time::Duration;
+use evenkeel_control::rings::RingCounts;
 use evenkeel_coordinator_core::{Heartbeat, HeartbeatAnswer, SavedState};
-use evenkeel_proxy_core::{OnDown, PoolConfig, PoolKind, PoolSettings, ProxyConfig};
+use evenkeel_proxy_core::{OnDown, PlannedRing, PoolConfig, PoolKind, PoolSettings, ProxyConfig};
 use evenkeel_schemes::stage::{Stage, Step};
 use std::sync::Arc;
 
@@ -64,10 +66,16 @@ pub(super) enum Turn {
 }
 
 /// What a proxy's present life has heard and said.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Followed {
     pub told: Option<Step>,
     pub acknowledged: u64,
+    /// The plan that the step is of, in a pool with a ring.
+    pub ring: Option<Arc<PlannedRing>>,
+    /// What it has counted of that, until it has said so.
+    pub counts: Option<RingCounts>,
+    /// Servers that it does not reach, by their places in the list of the plan of this number.
+    pub unreached: Option<(u64, Vec<u16>)>,
     /// What it and the coordinator say to each other is lost until then.
     pub deaf_until: Nanos,
     /// The same comes late.
@@ -86,7 +94,9 @@ pub(super) struct Saving {
 /// A pool that is led, and who leads it.
 #[derive(Debug)]
 pub(super) struct Led {
-    /// Servers from here on are the pool's own.
+    /// The pool's ring; without one it passes from its first servers to the others.
+    pub ring: Option<LedRing>,
+    /// Servers from here on are the pool's own, where it has no ring.
     pub first_own: usize,
     /// What proxies are started with.
     pub config: Arc<ProxyConfig>,
@@ -97,7 +107,7 @@ pub(super) struct Led {
     pub saved: SavedState,
     pub revision: u64,
     pub saving: Option<Saving>,
-    /// When the operator wants the pool warming, and how long that is to last.
+    /// When the operator wants the pool warming, and how long that is to last; of a ring, when he gives his next order.
     pub begins: Nanos,
     pub warms_for: Nanos,
     pub warming_since: Option<Nanos>,
@@ -119,10 +129,14 @@ impl Led {
     pub fn new(
         servers: usize,
         config: &Arc<ProxyConfig>,
+        ring: Option<LedRing>,
         saved: SavedState,
         random: &mut Random,
     ) -> Self {
+        // In a ring most of them are of items that nobody is about to move.
+        let rarely = if ring.is_some() { 6 } else { 1 };
         Led {
+            ring,
             first_own: first_own_of(servers),
             config: Arc::clone(config),
             followed: Vec::new(),
@@ -134,14 +148,40 @@ impl Led {
             warms_for: random.between(1_500 * MS, 5_000 * MS),
             warming_since: None,
             withdrawals: random.below(3),
-            evicts_every: [15 * MS, 60 * MS, 250 * MS][random.index(3)],
+            evicts_every: rarely * [15 * MS, 60 * MS, 250 * MS][random.index(3)],
             restarted: 0,
         }
     }
 
-    /// Whether a server is a former one.
+    pub fn kind(&self) -> LedKind {
+        match self.ring {
+            Some(_) => LedKind::Ring,
+            None => LedKind::Pool,
+        }
+    }
+
+    /// Whether a server is a former one, or gives parts of a ring by its present plan.
     pub fn is_former(&self, server: usize) -> bool {
-        server < self.first_own
+        match &self.ring {
+            Some(ring) => ring.gives(server),
+            None => server < self.first_own,
+        }
+    }
+
+    /// Whether a server is one of the pool's own, or gets parts of a ring.
+    pub fn is_own(&self, server: usize) -> bool {
+        match &self.ring {
+            Some(ring) => ring.gets(server),
+            None => server >= self.first_own,
+        }
+    }
+
+    /// Whether another stage has begun since this step. In a ring that may be the same one, of the next plan.
+    pub fn has_begun(&self, before: Step) -> bool {
+        match self.ring {
+            Some(_) => self.step.version != before.version,
+            None => self.step.stage != before.stage,
+        }
     }
 
     /// Where the change stands.
@@ -150,16 +190,21 @@ impl Led {
     }
 }
 
-/// What proxies are told of a pool that is led, with so many servers of both kinds.
-pub(super) fn config(servers: usize, on_down: OnDown) -> ProxyConfig {
-    let first_own = first_own_of(servers);
-    let settings = PoolSettings {
+/// What proxies are told of any pool that something of a led one is asked of.
+pub(super) fn settings(on_down: OnDown) -> PoolSettings {
+    PoolSettings {
         connect_timeout: Duration::from_nanos(60 * MS),
         request_timeout: Duration::from_nanos(REQUEST_TIMEOUT),
         on_down,
         allow_flush: true,
         ..PoolSettings::default()
-    };
+    }
+}
+
+/// What proxies are told of a pool that is led, with so many servers of both kinds.
+pub(super) fn config(servers: usize, on_down: OnDown) -> ProxyConfig {
+    let first_own = first_own_of(servers);
+    let settings = settings(on_down);
     let led = PoolSettings {
         warm_from: Some(FORMER_POOL.into()),
         follows: Some(MAP_SOURCE),

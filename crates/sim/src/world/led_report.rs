@@ -1,15 +1,38 @@
-//! What went wrong while a change stood at each stage, counted: a run proves little of a stage in which nothing ever went wrong.
+//! What went wrong while a change stood at each stage, counted: a run proves little of a stage in which nothing ever went wrong. Pools that
+//! are led to other servers and rings whose parts change hands are counted apart.
 
 use core::fmt;
 use evenkeel_proxy_core::ProxyStats;
 use evenkeel_schemes::stage::Stage;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
+use serde_json::json;
 use std::collections::BTreeMap;
 
+/// What changes its servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LedKind {
+    /// A pool passes from former servers to its own.
+    Pool,
+    /// Parts of a ring change hands, plan after plan: a *giver* is a former server, a *getter* one of its own.
+    Ring,
+}
+
+impl LedKind {
+    /// Both.
+    pub const ALL: [LedKind; 2] = [LedKind::Pool, LedKind::Ring];
+
+    fn title(self) -> &'static str {
+        match self {
+            LedKind::Pool => "led pools",
+            LedKind::Ring => "led rings",
+        }
+    }
+}
+
 macro_rules! mischances {
-    ($($(#[$doc:meta])* $name:ident = $words:literal,)*) => {
-        /// What goes wrong around a pool that is led to other servers.
+    ($($(#[$doc:meta])* $name:ident = $words:literal $(, in rings $of_rings:literal)?;)*) => {
+        /// What goes wrong around a pool that is led to other servers, or a ring.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Mischance {
             $($(#[$doc])* $name,)*
@@ -20,9 +43,10 @@ macro_rules! mischances {
             pub const ALL: &'static [Mischance] = &[$(Mischance::$name),*];
 
             /// How reports call it; stable.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Mischance::$name => $words,)*
+            pub fn name(self, kind: LedKind) -> &'static str {
+                match (kind, self) {
+                    $($((LedKind::Ring, Mischance::$name) => $of_rings,)?)*
+                    $((_, Mischance::$name) => $words,)*
                 }
             }
         }
@@ -31,41 +55,41 @@ macro_rules! mischances {
 
 mischances! {
     /// Connections break; what was under way arrives late or never.
-    ConnectionsLost = "connections lost",
+    ConnectionsLost = "connections lost";
     /// A former server carries out a write that its proxy has given up, or whose proxy has died.
-    WriteLate = "writes carried out late",
+    WriteLate = "writes carried out late";
     /// Hosts do not reach each other for a while.
-    Partition = "partitions",
+    Partition = "partitions";
     /// A host loses packets for a while.
-    PacketsLost = "packets lost",
+    PacketsLost = "packets lost";
     /// A host's packets take longer for a while.
-    Slow = "slow hosts",
+    Slow = "slow hosts";
     /// What a host sends on its own comes twice for a while.
-    Duplicates = "heartbeats twice",
+    Duplicates = "heartbeats twice";
     /// A heartbeat or its answer is lost.
-    HeartbeatLost = "heartbeats lost",
+    HeartbeatLost = "heartbeats lost";
     /// A heartbeat or its answer comes late, behind others.
-    HeartbeatLate = "heartbeats late",
+    HeartbeatLate = "heartbeats late";
     /// A former server dies, and starts again empty.
-    FormerKilled = "former server killed",
+    FormerKilled = "former server killed", in rings "giver killed";
     /// A former server stands still, and goes on.
-    FormerStopped = "former server stopped",
+    FormerStopped = "former server stopped", in rings "giver stopped";
     /// A former server evicts an item.
-    FormerEvicted = "former server evicts",
+    FormerEvicted = "former server evicts", in rings "giver evicts";
     /// A server of the pool's own dies, and starts again empty.
-    OwnKilled = "own server killed",
+    OwnKilled = "own server killed", in rings "getter killed";
     /// A server of the pool's own stands still, and goes on.
-    OwnStopped = "own server stopped",
+    OwnStopped = "own server stopped", in rings "getter stopped";
     /// A server of the pool's own evicts an item.
-    OwnEvicted = "own server evicts",
+    OwnEvicted = "own server evicts", in rings "getter evicts";
     /// A proxy dies, and another life begins under its name.
-    ProxyKilled = "proxy killed",
+    ProxyKilled = "proxy killed";
     /// A proxy stands still, and goes on.
-    ProxyStopped = "proxy stopped",
+    ProxyStopped = "proxy stopped";
     /// The coordinator stands still, and goes on.
-    CoordinatorStopped = "coordinator stopped",
+    CoordinatorStopped = "coordinator stopped";
     /// The coordinator dies, and another goes on from what it had saved.
-    CoordinatorKilled = "coordinator killed",
+    CoordinatorKilled = "coordinator killed";
 }
 
 impl Mischance {
@@ -81,8 +105,8 @@ impl Mischance {
 }
 
 macro_rules! tallies {
-    ($($(#[$doc:meta])* $name:ident = $words:literal,)*) => {
-        /// What is counted of operations in pools that are led.
+    ($($(#[$doc:meta])* $name:ident = $words:literal $(, in rings $of_rings:literal)?;)*) => {
+        /// What is counted of operations in pools that are led, and of their changes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Tally {
             $($(#[$doc])* $name,)*
@@ -93,9 +117,10 @@ macro_rules! tallies {
             pub const ALL: &'static [Tally] = &[$(Tally::$name),*];
 
             /// How reports call it; stable.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Tally::$name => $words,)*
+            pub fn name(self, kind: LedKind) -> &'static str {
+                match (kind, self) {
+                    $($((LedKind::Ring, Tally::$name) => $of_rings,)?)*
+                    $((_, Tally::$name) => $words,)*
                 }
             }
         }
@@ -104,57 +129,101 @@ macro_rules! tallies {
 
 tallies! {
     /// Items brought from a former server.
-    FillsStored = "fills stored",
+    FillsStored = "fills stored";
     /// Items not brought because the key was written meanwhile, or the placeholder was gone.
-    FillsLost = "fills lost",
+    FillsLost = "fills lost";
     /// Keys that the former servers did not have.
-    FillsAbsent = "fills absent",
+    FillsAbsent = "fills absent";
     /// Items not brought because a server could not be asked.
-    FillsGivenUp = "fills given up",
+    FillsGivenUp = "fills given up";
     /// Placeholders of others that were met.
-    PlaceholdersMet = "placeholders met",
+    PlaceholdersMet = "placeholders met";
     /// Items deleted at a former server.
-    FormerDeletes = "deletes at the former pool",
+    FormerDeletes = "deletes at the former pool", in rings "deletes at givers";
     /// Reads answered with what a former server had.
-    FormerHits = "reads answered by the former pool",
+    FormerHits = "reads answered by the former pool", in rings "reads answered by givers";
     /// Steps that were published.
-    StepsPublished = "steps published",
+    StepsPublished = "steps published";
     /// Changes taken back by an operator.
-    StepsWithdrawn = "steps withdrawn by operators",
+    StepsWithdrawn = "steps withdrawn by operators";
     /// Changes that the coordinator has taken back, because requests waited for too long.
-    StepsOverdue = "steps withdrawn as overdue",
+    StepsOverdue = "steps withdrawn as overdue";
     /// Steps that were forgotten, as the coordinator died before they were saved.
-    StepsUnsaved = "steps lost unsaved",
+    StepsUnsaved = "steps lost unsaved";
     /// Changes that came to their end.
-    ChangesDone = "changes done",
+    ChangesDone = "changes done";
+    /// Plans of rings that came to their end.
+    PlansDone = "plans done";
+    /// Those of them by which parts move that were busy, by what the coordinator had measured.
+    PlansMeasured = "plans by measured load";
+    /// Servers that came into a ring.
+    ServersCame = "servers that came";
+    /// Plans taken back because their newcomer was not reached.
+    NewcomersUnreached = "newcomers not reached";
+    /// Servers that gave all they had, and went.
+    ServersDrained = "servers drained";
+    /// Servers that the coordinator held for dead.
+    ServersLost = "dead servers lost";
+    /// Servers that an operator held for dead.
+    ServersGivenUp = "servers lost by order";
+    /// Keys that came to a server which had them before, and still had what they were then.
+    KeysBack = "keys back at a former owner";
+    /// Uniques that applications were shown of items in parts that had moved.
+    MasksShown = "uniques shown masked";
+    /// Swaps that a mask made miss, because the key had moved since it was read.
+    MasksMissed = "swaps refused by a mask";
 }
 
-/// What has happened to pools that were led.
+impl Tally {
+    /// Whether it is counted of these.
+    pub fn is_of(self, kind: LedKind) -> bool {
+        match kind {
+            LedKind::Pool => self <= Tally::ChangesDone,
+            LedKind::Ring => self != Tally::ChangesDone,
+        }
+    }
+}
+
+/// What has happened to pools that were led, and to rings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedReport {
-    struck: BTreeMap<(Mischance, Stage), u64>,
-    tallies: BTreeMap<Tally, u64>,
+    struck: BTreeMap<(LedKind, Mischance, Stage), u64>,
+    tallies: BTreeMap<(LedKind, Tally), u64>,
 }
 
 impl LedReport {
     /// How often something went wrong at a stage.
-    pub fn struck(&self, mischance: Mischance, stage: Stage) -> u64 {
-        self.struck.get(&(mischance, stage)).copied().unwrap_or(0)
+    pub fn struck(&self, kind: LedKind, mischance: Mischance, stage: Stage) -> u64 {
+        let cell = (kind, mischance, stage);
+        self.struck.get(&cell).copied().unwrap_or(0)
     }
 
     /// How often something was done.
-    pub fn tally(&self, tally: Tally) -> u64 {
-        self.tallies.get(&tally).copied().unwrap_or(0)
+    pub fn tally(&self, kind: LedKind, tally: Tally) -> u64 {
+        self.tallies.get(&(kind, tally)).copied().unwrap_or(0)
     }
 
     /// What can go wrong and did not.
-    pub fn never(&self) -> impl Iterator<Item = (Mischance, Stage)> + '_ {
-        let all = Mischance::ALL.iter().flat_map(|&mischance| {
-            let stages = Stage::ALL.into_iter();
-            stages.map(move |stage| (mischance, stage))
+    pub fn never(&self) -> impl Iterator<Item = (LedKind, Mischance, Stage)> + '_ {
+        let rows = LedKind::ALL.into_iter().flat_map(|kind| {
+            let all = Mischance::ALL.iter();
+            all.map(move |&mischance| (kind, mischance))
         });
-        let can = all.filter(|(mischance, stage)| mischance.can_happen(*stage));
-        can.filter(|(mischance, stage)| self.struck(*mischance, *stage) == 0)
+        let all = rows.flat_map(|(kind, mischance)| {
+            let stages = Stage::ALL.into_iter();
+            stages.map(move |stage| (kind, mischance, stage))
+        });
+        let can = all.filter(|(_, mischance, stage)| mischance.can_happen(*stage));
+        can.filter(|(kind, mischance, stage)| self.struck(*kind, *mischance, *stage) == 0)
+    }
+
+    /// What is counted and was not done.
+    pub fn idle(&self) -> impl Iterator<Item = (LedKind, Tally)> + '_ {
+        let all = LedKind::ALL.into_iter().flat_map(|kind| {
+            let of_kind = Tally::ALL.iter().filter(move |tally| tally.is_of(kind));
+            of_kind.map(move |&tally| (kind, tally))
+        });
+        all.filter(|(kind, tally)| self.tally(*kind, *tally) == 0)
     }
 
     /// Adds another run's.
@@ -162,73 +231,86 @@ impl LedReport {
         for (cell, times) in &other.struck {
             *self.struck.entry(*cell).or_default() += times;
         }
-        for (tally, times) in &other.tallies {
-            self.tell(*tally, *times);
+        for ((kind, tally), times) in &other.tallies {
+            self.tell(*kind, *tally, *times);
         }
     }
 
-    pub(in crate::world) fn strike(&mut self, mischance: Mischance, stage: Stage) {
-        *self.struck.entry((mischance, stage)).or_default() += 1;
+    pub(in crate::world) fn strike(&mut self, kind: LedKind, mischance: Mischance, stage: Stage) {
+        *self.struck.entry((kind, mischance, stage)).or_default() += 1;
     }
 
-    pub(in crate::world) fn tell(&mut self, tally: Tally, times: u64) {
-        *self.tallies.entry(tally).or_default() += times;
+    pub(in crate::world) fn tell(&mut self, kind: LedKind, tally: Tally, times: u64) {
+        *self.tallies.entry((kind, tally)).or_default() += times;
     }
 
-    pub(in crate::world) fn take_proxy(&mut self, stats: &ProxyStats) {
-        self.tell(Tally::FillsStored, stats.fills_stored);
-        self.tell(Tally::FillsLost, stats.fills_lost);
-        self.tell(Tally::FillsAbsent, stats.fills_absent);
-        self.tell(Tally::FillsGivenUp, stats.fills_given_up);
-        self.tell(Tally::PlaceholdersMet, stats.placeholders_met);
-        self.tell(Tally::FormerDeletes, stats.former_deletes);
-        self.tell(Tally::FormerHits, stats.former_hits);
+    pub(in crate::world) fn take_proxy(&mut self, kind: LedKind, stats: &ProxyStats) {
+        self.tell(kind, Tally::FillsStored, stats.fills_stored);
+        self.tell(kind, Tally::FillsLost, stats.fills_lost);
+        self.tell(kind, Tally::FillsAbsent, stats.fills_absent);
+        self.tell(kind, Tally::FillsGivenUp, stats.fills_given_up);
+        self.tell(kind, Tally::PlaceholdersMet, stats.placeholders_met);
+        self.tell(kind, Tally::FormerDeletes, stats.former_deletes);
+        self.tell(kind, Tally::FormerHits, stats.former_hits);
+    }
+
+    /// Of which anything was counted.
+    fn kinds(&self) -> impl Iterator<Item = LedKind> + '_ {
+        let is_any = |kind: &LedKind| self.tallies.keys().any(|(of, _)| of == kind);
+        LedKind::ALL.into_iter().filter(is_any)
     }
 }
 
 /// What went wrong at which stage, and what was done. Nothing where no pool was led.
 impl fmt::Display for LedReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.tallies.is_empty() {
-            return Ok(());
-        }
-        write!(f, "{:<26}", "led pools")?;
-        for stage in Stage::ALL {
-            write!(f, "{:>10}", stage.as_str())?;
-        }
-        writeln!(f)?;
-        for &mischance in Mischance::ALL {
-            write!(f, "  {:<24}", mischance.name())?;
+        for kind in self.kinds() {
+            write!(f, "{:<26}", kind.title())?;
             for stage in Stage::ALL {
-                let times = self.struck(mischance, stage);
-                match mischance.can_happen(stage) {
-                    false => write!(f, "{:>10}", "-")?,
-                    true => write!(f, "{times:>10}")?,
-                }
+                write!(f, "{:>10}", stage.as_str())?;
             }
             writeln!(f)?;
-        }
-        for &tally in Tally::ALL {
-            writeln!(f, "{:>10}  {}", self.tally(tally), tally.name())?;
+            for &mischance in Mischance::ALL {
+                write!(f, "  {:<24}", mischance.name(kind))?;
+                for stage in Stage::ALL {
+                    let times = self.struck(kind, mischance, stage);
+                    match mischance.can_happen(stage) {
+                        false => write!(f, "{:>10}", "-")?,
+                        true => write!(f, "{times:>10}")?,
+                    }
+                }
+                writeln!(f)?;
+            }
+            for &tally in Tally::ALL.iter().filter(|tally| tally.is_of(kind)) {
+                writeln!(f, "{:>10}  {}", self.tally(kind, tally), tally.name(kind))?;
+            }
         }
         Ok(())
     }
 }
 
-/// By what went wrong and the stage, and by what was done.
+/// By what went wrong and the stage, and by what was done; of rings apart.
 impl Serialize for LedReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut struck: BTreeMap<_, BTreeMap<_, u64>> = BTreeMap::new();
-        for ((mischance, stage), times) in &self.struck {
-            let row = struck.entry(mischance.name()).or_default();
-            row.insert(stage.as_str(), *times);
-        }
-        let tallies = self.tallies.iter();
-        let operations: BTreeMap<_, _> = tallies.map(|(t, times)| (t.name(), *times)).collect();
-        let mut both = serializer.serialize_map(Some(2))?;
-        both.serialize_entry("struck", &struck)?;
-        both.serialize_entry("operations", &operations)?;
-        both.end()
+        let table = |kind| {
+            let mut struck: BTreeMap<_, BTreeMap<_, u64>> = BTreeMap::new();
+            let of_kind = self.struck.iter().filter(|((of, ..), _)| *of == kind);
+            for ((_, mischance, stage), times) in of_kind {
+                let row = struck.entry(mischance.name(kind)).or_default();
+                row.insert(stage.as_str(), *times);
+            }
+            let of_kind = self.tallies.iter().filter(|((of, _), _)| *of == kind);
+            let operations = of_kind.map(|((_, tally), times)| (tally.name(kind), *times));
+            (struck, operations.collect::<BTreeMap<_, _>>())
+        };
+        let mut all = serializer.serialize_map(Some(3))?;
+        let (struck, operations) = table(LedKind::Pool);
+        all.serialize_entry("struck", &struck)?;
+        all.serialize_entry("operations", &operations)?;
+        let (struck, operations) = table(LedKind::Ring);
+        let rings = json!({"struck": struck, "operations": operations});
+        all.serialize_entry("rings", &rings)?;
+        all.end()
     }
 }
 
@@ -237,26 +319,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_never_happened_is_found_and_the_table_shows_what_did() {
+    fn what_never_happened_is_found_and_the_tables_show_what_did() {
         let mut report = LedReport::default();
         assert_eq!(report.to_string(), "");
-        let all = report.never().count();
-        report.strike(Mischance::ProxyKilled, Stage::Quiesced);
-        report.tell(Tally::FillsStored, 3);
+        let (all, idle) = (report.never().count(), report.idle().count());
+        report.strike(LedKind::Pool, Mischance::ProxyKilled, Stage::Quiesced);
+        report.tell(LedKind::Pool, Tally::FillsStored, 3);
+        report.strike(LedKind::Ring, Mischance::FormerKilled, Stage::Done);
+        report.tell(LedKind::Ring, Tally::PlansDone, 1);
         let mut both = report.clone();
         both.add(&report);
-        assert_eq!(both.never().count(), all - 1);
-        assert_eq!(both.struck(Mischance::ProxyKilled, Stage::Quiesced), 2);
+        assert_eq!(both.never().count(), all - 2);
+        assert_eq!(both.idle().count(), idle - 2);
+        let killed = |kind| both.struck(kind, Mischance::ProxyKilled, Stage::Quiesced);
+        assert_eq!(LedKind::ALL.map(killed), [2, 0]);
         let table = both.to_string();
         println!("{table}");
-        let lines: Vec<_> = table.lines().collect();
-        assert_eq!(lines.len(), 1 + Mischance::ALL.len() + Tally::ALL.len());
-        assert!(lines[0].starts_with("led pools") && lines[0].ends_with("done"));
+        let count = |kind| Tally::ALL.iter().filter(|tally| tally.is_of(kind)).count();
+        let tallies: usize = LedKind::ALL.into_iter().map(count).sum();
+        assert_eq!(
+            table.lines().count(),
+            2 * (1 + Mischance::ALL.len()) + tallies
+        );
+        assert!(table.starts_with("led pools") && table.contains("\nled rings"));
         assert_eq!(
             serde_json::to_value(&both).unwrap(),
-            serde_json::json!({
+            json!({
                 "struck": {"proxy killed": {"quiesced": 2}},
                 "operations": {"fills stored": 6},
+                "rings": {
+                    "struck": {"giver killed": {"done": 2}},
+                    "operations": {"plans done": 2},
+                },
             })
         );
     }

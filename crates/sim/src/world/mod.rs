@@ -20,6 +20,7 @@ mod leading;
 mod leases;
 mod led;
 mod led_report;
+mod led_ring;
 mod line;
 mod migrations;
 mod mutants;
@@ -43,7 +44,7 @@ mod voting;
 mod weather;
 
 pub use fault::Fault;
-pub use led_report::{LedReport, Mischance, Tally};
+pub use led_report::{LedKind, LedReport, Mischance, Tally};
 pub use line::{Line, Listener};
 pub use plan::{Cluster, LENGTH, LENGTH_MIN, Plan, SERVERS, SERVERS_MAX, SERVERS_MIN};
 pub use report::Report;
@@ -55,6 +56,7 @@ use crate::random::Random;
 use application::Application;
 use connection::{Arrival, Connection, ConnectionNumber, Who};
 use coordinator::Coordinator;
+use evenkeel_coordinator_core::limits::YOUNG_FOR;
 use evenkeel_hotkeys::config::Mode;
 use evenkeel_proxy_core::OnDown;
 use evenkeel_types::map::ClusterMap;
@@ -62,6 +64,7 @@ use evenkeel_types::promise::Consistency;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, WorkerRef};
 use event::Event;
 use leading::Led;
+use led_ring::LedRing;
 use plan::FIRST_MISHAP;
 use process::Process;
 use proxy::Proxy;
@@ -172,9 +175,12 @@ impl World {
         let processes: Vec<_> = (0..proxies)
             .map(|_| Process::new(&mut random, true, drift))
             .collect();
-        let config = match is_led {
-            true => leading::config(count, on_down),
-            false => proxy::config(&plan, initial, proxy::settings(&plan, on_down)),
+        let has_ring = is_led && swarm.has_ring;
+        let ring = has_ring.then(|| LedRing::new(count, proxies, &mut random));
+        let config = match &ring {
+            Some(ring) => ring.config(on_down),
+            None if is_led => leading::config(count, on_down),
+            None => proxy::config(&plan, initial, proxy::settings(&plan, on_down)),
         };
         let config = Arc::new(config);
         let proxies: Vec<_> = processes
@@ -182,10 +188,12 @@ impl World {
             .map(|process| Proxy::new(process, random.seed(), &config))
             .collect();
         let process = Process::new(&mut random, true, drift);
-        let coordinator = Coordinator::new(process, initial, random.seed());
+        // One that has just begun makes no ring.
+        let age = has_ring.then_some(YOUNG_FOR);
+        let coordinator = Coordinator::new(process, initial, random.seed(), age.unwrap_or_default());
         let led = is_led.then(|| {
             let saved = coordinator.core.saved_state();
-            Led::new(count, &config, saved, &mut random)
+            Led::new(count, &config, ring, saved, &mut random)
         });
         let applications: Vec<_> = (0..proxies.len() * 3)
             .map(|i| {
@@ -382,6 +390,8 @@ impl World {
             Event::Open { application } => self.open_application(application),
             Event::Act { application } => self.act(application),
             Event::Mishap => self.mishap(),
+            // Somebody else may have started it.
+            Event::Restart { server } if self.servers[server].process.alive => {}
             Event::Restart { server } => self.start_server(server),
             Event::Led(turn) => self.happen_to_led(turn),
             Event::Blow(trap) => self.strike_at_step(trap),
@@ -535,10 +545,13 @@ impl World {
         Some((place.cachelet, owner))
     }
 
-    /// Whether a server that has been there is not there now.
+    /// Whether a server that has been there is not there now. One that has no part of a ring is not missed.
     fn lacks_servers(&self) -> bool {
         let is_gone = |server: &Server| server.boot.0 != 0 && !server.process.alive;
-        self.servers.iter().any(is_gone)
+        let ring = self.led.as_ref().and_then(|led| led.ring.as_ref());
+        let is_needed = |server| ring.is_none_or(|ring| ring.needs(server));
+        (self.servers.iter().enumerate())
+            .any(|(server, of)| is_gone(of) && is_needed(server))
     }
 
     fn at(&mut self, at: Nanos, event: Event) {

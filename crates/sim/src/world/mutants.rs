@@ -13,7 +13,9 @@ use super::units::MS;
 use crate::history::Nanos;
 use evenkeel_coordinator_core::{MigrationReport, MigrationState};
 use evenkeel_hotkeys::plain::NAME_PREFIX_LEN;
+use evenkeel_schemes::generation::{mask, taken_apart};
 use evenkeel_schemes::name::Name;
+use evenkeel_schemes::stage::Stage;
 use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{Epoch, KeyHash, WorkerRef};
 use std::hash::{BuildHasher, RandomState};
@@ -166,6 +168,38 @@ impl World {
         }
     }
 
+    /// With a fault: a command whose items are called as if no plan of a ring had a generation of its own.
+    pub(super) fn reuse_generations(&self, input: &[u8]) -> Option<Renamed> {
+        if !self.has_fault(Fault::GenerationsReused) {
+            return None;
+        }
+        // A server remembers how much of a line it has seen, so that it is shown no part of one that will be shorter.
+        let Some(end) = input.windows(2).position(|pair| pair == b"\r\n") else {
+            return Some(Renamed::default());
+        };
+        let words = input[..end].split(|byte| *byte == b' ');
+        let names = words.clone().filter(|word| taken_apart(word).0 > 0);
+        let names: Vec<_> = names.map(<[u8]>::to_vec).collect();
+        let line = words.map(|word| taken_apart(word).1);
+        let line = line.collect::<Vec<_>>().join(&b' ');
+        (!names.is_empty()).then(|| Renamed {
+            input: [&line, &input[end..]].concat(),
+            names,
+        })
+    }
+
+    /// With a fault: the unique that an application names to swap a key, as if uniques were shown as they are and taken as they come.
+    pub(super) fn unmasked(&self, key: usize, unique: u64) -> u64 {
+        let led = self.led.as_ref().filter(|_| self.has_fault(Fault::MasksLeftOut));
+        let known = led.and_then(|led| led.ring.as_ref()?.known.as_ref());
+        let (Some(led), Some(known)) = (led, known) else {
+            return unique;
+        };
+        let has_moved = led.stage() >= Stage::Warming;
+        let place = &known.places(&self.keys[key])[usize::from(has_moved)];
+        unique % mask(1) ^ mask(place.generation)
+    }
+
     /// A choice that another run makes otherwise.
     pub(super) fn undetermined(&self) -> u64 {
         if self.has_fault(Fault::Undetermined) {
@@ -173,6 +207,30 @@ impl World {
         } else {
             0
         }
+    }
+}
+
+/// A command that calls items otherwise than its sender did.
+#[derive(Default)]
+pub(super) struct Renamed {
+    pub input: Vec<u8>,
+    /// As its sender calls them.
+    names: Vec<Vec<u8>>,
+}
+
+impl Renamed {
+    /// An answer to it, in which items are called as they were by who has asked.
+    pub fn as_asked(&self, answer: &[u8]) -> Vec<u8> {
+        let mut answer = answer.to_vec();
+        for asked in &self.names {
+            let shown = [b"VALUE ", taken_apart(asked).1, b" "].concat();
+            let at = answer.windows(shown.len()).position(|words| words == shown);
+            if let Some(at) = at {
+                let meant = [b"VALUE ", &asked[..], b" "].concat();
+                answer.splice(at..at + shown.len(), meant);
+            }
+        }
+        answer
     }
 }
 

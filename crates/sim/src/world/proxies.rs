@@ -173,8 +173,9 @@ impl World {
             }
             Output::ResetStats => p.core.reset_stats(),
             Output::Acknowledged { version, .. } => self.acknowledged(proxy, version),
+            Output::Unreached { plan, servers, .. } => self.unreached(proxy, plan, servers),
             // Nobody reads it here, or asks for it.
-            Output::Log(_) | Output::OwnAddress(_) | Output::Unreached { .. } => {}
+            Output::Log(_) | Output::OwnAddress(_) => {}
         }
     }
 }

@@ -192,6 +192,8 @@ pub struct Swarm {
     pub write_share: u64,
     /// Whether a pool of plain servers is led to other ones.
     pub is_led: bool,
+    /// Whether that is a ring, whose parts change hands.
+    pub has_ring: bool,
 }
 
 /// Which of so many seeds have a pool that is led, in front of plain servers.
@@ -266,6 +268,7 @@ impl Swarm {
             },
             write_share: [20, 50, 100, 200][random.index(4)],
             is_led: seed % LED_EVERY == LED_OF,
+            has_ring: random.chance(1, 2),
         }
     }
 

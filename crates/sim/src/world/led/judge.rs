@@ -1,18 +1,20 @@
 //! Whether what applications were told of a led pool can be.
 
 use super::super::application::Pending;
-use super::super::led_report::Tally;
+use super::super::leading::Led;
+use super::super::led_report::{LedKind, Tally};
 use super::super::{Outcome, World};
 use crate::history::{Action, Found, History, Operation, check_linearizable};
+use evenkeel_schemes::generation::mask;
 use evenkeel_schemes::mark;
 use evenkeel_schemes::stage::Stage;
 
 impl World {
     /// The end of a run: the change has come to its end, and each key was a register that may lose its value and may be missed.
     pub(in crate::world) fn finish_led(mut self) -> Outcome {
-        for proxy in &self.proxies {
-            if proxy.process.alive {
-                self.report.led.take_proxy(proxy.core.stats());
+        if let Some(kind) = self.led.as_ref().map(Led::kind) {
+            for proxy in self.proxies.iter().filter(|proxy| proxy.process.alive) {
+                self.report.led.take_proxy(kind, proxy.core.stats());
             }
         }
         self.count_changes();
@@ -28,20 +30,8 @@ impl World {
     }
 
     fn judge_led(&mut self) {
-        let Some(led) = &self.led else {
-            return;
-        };
-        let (stage, followed) = (led.stage(), led.followed.clone());
         if self.violations.is_empty() {
-            let told = followed.iter().map(|followed| followed.told);
-            let told: Vec<_> = told.map(|step| step.map(|step| step.stage)).collect();
-            let is_done = stage == Stage::Done && told.iter().all(|t| *t == Some(Stage::Done));
-            self.report.led.tell(Tally::ChangesDone, u64::from(is_done));
-            if !is_done {
-                self.fail(format!(
-                    "the pool is at stage {stage} still, and its proxies were told {told:?}"
-                ));
-            }
+            self.judge_rest();
         }
         match check_linearizable(&without_misses(&self.operations)) {
             Ok(linear) => {
@@ -52,6 +42,30 @@ impl World {
                 let told = violations.iter().map(ToString::to_string);
                 self.violations.extend(told);
             }
+        }
+    }
+
+    /// What was begun has come to its end.
+    fn judge_rest(&mut self) {
+        let Some(led) = &self.led else {
+            return;
+        };
+        if led.ring.is_some() {
+            if let Some(words) = self.unrest_of_ring() {
+                self.fail(words);
+            }
+            return;
+        }
+        let stage = led.stage();
+        let told = led.followed.iter().map(|followed| followed.told);
+        let told: Vec<_> = told.map(|step| step.map(|step| step.stage)).collect();
+        let is_done = stage == Stage::Done && told.iter().all(|t| *t == Some(Stage::Done));
+        let led = &mut self.report.led;
+        led.tell(LedKind::Pool, Tally::ChangesDone, u64::from(is_done));
+        if !is_done {
+            self.fail(format!(
+                "the pool is at stage {stage} still, and its proxies were told {told:?}"
+            ));
         }
     }
 
@@ -66,6 +80,13 @@ impl World {
                 let key = usize::from(operation.key);
                 self.applications[application].versions[key] = None;
             }
+        }
+    }
+
+    /// An application was shown the unique of an item.
+    pub(in crate::world) fn note_unique(&mut self, unique: u64) {
+        if self.led.is_some() && unique >= mask(1) {
+            self.report.led.tell(LedKind::Ring, Tally::MasksShown, 1);
         }
     }
 

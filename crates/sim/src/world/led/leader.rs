@@ -3,8 +3,8 @@
 use super::super::World;
 use super::super::event::Event;
 use super::super::fault::Fault;
-use super::super::leading::{POOL, Saving, Turn};
-use super::super::led_report::{Mischance, Tally};
+use super::super::leading::{Led, POOL, Saving, Turn};
+use super::super::led_report::{LedKind, Mischance, Tally};
 use super::super::units::MS;
 use crate::history::Nanos;
 use evenkeel_control::FollowedPool;
@@ -96,7 +96,7 @@ impl World {
                 pool: POOL.into(),
                 told: Some(Step { version, stage }),
                 acknowledged: version,
-                ring: None,
+                ring: self.ring_known(),
             }];
             // A name that was another life's a moment ago is refused, as ever.
             let _ = self.coordinator.core.handle_heartbeat(now, &forged);
@@ -138,7 +138,7 @@ impl World {
     }
 
     /// Until when the coordinator hears nobody, because it stands still or saves.
-    fn coordinator_busy_until(&self) -> Nanos {
+    pub(super) fn coordinator_busy_until(&self) -> Nanos {
         (self.saves_until()).max(self.coordinator.process.stopped_until)
     }
 
@@ -160,7 +160,7 @@ impl World {
     }
 
     /// What has changed is saved, if anything has: nobody is told before this time.
-    fn save_before_telling(&mut self) -> Nanos {
+    pub(super) fn save_before_telling(&mut self) -> Nanos {
         let World {
             led: Some(led),
             coordinator,
@@ -222,14 +222,15 @@ impl World {
         self.look_at_change();
     }
 
-    fn change_view(&self) -> Option<ChangeView> {
+    pub(super) fn change_view(&self) -> Option<ChangeView> {
         let now = self.coordinator.process.now(self.time).monotonic;
         let views = self.coordinator.core.changes(now).changes;
         views.into_iter().find(|view| view.pool == POOL)
     }
 
     /// The coordinator may have published a step, or taken one back.
-    fn look_at_change(&mut self) {
+    pub(super) fn look_at_change(&mut self) {
+        self.look_at_plan();
         let view = self.change_view();
         let host = self.coordinator_host();
         let now = self.time;
@@ -239,14 +240,18 @@ impl World {
             if stage == Stage::Warming {
                 led.warming_since.get_or_insert(now);
             }
+            let (kind, begun) = (led.kind(), led.has_begun(before));
             if version < before.version {
-                self.report.led.tell(Tally::StepsUnsaved, 1);
+                self.report.led.tell(kind, Tally::StepsUnsaved, 1);
             }
             if version != before.version {
                 self.narrate(&[host], || format!("publishes step {version}, {stage}"));
             }
-            if stage != before.stage {
+            if begun {
                 self.note_stage_begun();
+            }
+            if stage == Stage::Done {
+                self.note_plan_done();
             }
         }
         self.arm(host);
@@ -254,11 +259,17 @@ impl World {
 
     /// What this life of the coordinator has counted of changes.
     pub(super) fn count_changes(&mut self) {
+        let Some(kind) = self.led.as_ref().map(Led::kind) else {
+            return;
+        };
         let counts = self.coordinator.core.change_counts();
         let led = &mut self.report.led;
-        led.tell(Tally::StepsPublished, counts.steps);
-        led.tell(Tally::StepsWithdrawn, counts.withdrawn);
-        led.tell(Tally::StepsOverdue, counts.unacknowledged);
+        led.tell(kind, Tally::StepsPublished, counts.steps);
+        led.tell(kind, Tally::StepsWithdrawn, counts.withdrawn);
+        led.tell(kind, Tally::StepsOverdue, counts.unacknowledged);
+        if kind == LedKind::Ring {
+            self.count_ring();
+        }
     }
 
     /// An operator looks how far the change is, and says how far it is to go.

@@ -8,7 +8,6 @@ use super::super::led_report::Mischance;
 use super::super::swarm::{Hazard, Hazards};
 use super::super::units::{MS, SECOND};
 use crate::history::Nanos;
-use core::ops::Range;
 use evenkeel_schemes::stage::Stage;
 
 /// How soon something goes wrong when a stage has begun: `quiesced` takes some milliseconds.
@@ -22,7 +21,7 @@ impl World {
     /// Something went wrong.
     pub(in crate::world) fn note_mischance(&mut self, mischance: Mischance) {
         if let Some(led) = &self.led {
-            self.report.led.strike(mischance, led.stage());
+            self.report.led.strike(led.kind(), mischance, led.stage());
         }
     }
 
@@ -42,28 +41,33 @@ impl World {
 
     /// A host's process stands still.
     pub(in crate::world) fn note_stopped(&mut self, host: usize) {
+        let of_server = [Mischance::FormerStopped, Mischance::OwnStopped];
+        match host {
+            _ if host == self.coordinator_host() => {
+                self.note_mischance(Mischance::CoordinatorStopped);
+            }
+            _ if host >= self.servers.len() => self.note_mischance(Mischance::ProxyStopped),
+            _ => self.note_server(host, of_server),
+        }
+    }
+
+    /// Something goes wrong with a server: what that is for who gives, and for who gets. In a ring it may be both, or neither.
+    fn note_server(&mut self, server: usize, [former, own]: [Mischance; 2]) {
         let Some(led) = &self.led else {
             return;
         };
-        let mischance = match host {
-            _ if host == self.coordinator_host() => Mischance::CoordinatorStopped,
-            _ if host >= self.servers.len() => Mischance::ProxyStopped,
-            _ if led.is_former(host) => Mischance::FormerStopped,
-            _ => Mischance::OwnStopped,
-        };
-        self.note_mischance(mischance);
+        let (is_former, is_own) = (led.is_former(server), led.is_own(server));
+        if is_former {
+            self.note_mischance(former);
+        }
+        if is_own {
+            self.note_mischance(own);
+        }
     }
 
     /// A server's process has died.
     pub(in crate::world) fn note_killed(&mut self, server: usize) {
-        let Some(led) = &self.led else {
-            return;
-        };
-        let mischance = match led.is_former(server) {
-            true => Mischance::FormerKilled,
-            false => Mischance::OwnKilled,
-        };
-        self.note_mischance(mischance);
+        self.note_server(server, [Mischance::FormerKilled, Mischance::OwnKilled]);
     }
 
     /// The change stands at another stage: something is to go wrong soon, in runs in which things do.
@@ -80,11 +84,11 @@ impl World {
             return;
         }
         if stage == Stage::Former && self.time < begins {
-            match self.random.below(6) {
-                0..3 => self.stop_over_the_beginning(begins),
-                3 | 4 => self.break_at_the_beginning(begins),
-                _ => {}
-            }
+            self.trouble_the_beginning(begins);
+        }
+        // Of a ring's servers little is asked that moves, so that little of it would be under way.
+        if self.has_ring() && self.random.chance(1, 2) {
+            self.break_at_the_beginning(self.time + 400 * MS);
         }
         let count = 1 + self.random.index(3);
         for _ in 0..count {
@@ -98,16 +102,29 @@ impl World {
         }
     }
 
+    /// Something is to be wrong already when a change begins, in runs in which something is.
+    pub(super) fn trouble_the_beginning(&mut self, begins: Nanos) {
+        if self.plan.swarm.hazards == Hazards::default() {
+            return;
+        }
+        match self.random.below(6) {
+            0..3 => self.stop_over_the_beginning(begins),
+            3 | 4 => self.break_at_the_beginning(begins),
+            _ => {}
+        }
+    }
+
     /// A former server has stores to carry out that were given up, and goes on when the change has begun, or much later.
     fn stop_over_the_beginning(&mut self, begins: Nanos) {
-        let server = self.some_server_of(true);
+        let servers = self.givers_to_be();
+        let server = servers[self.random.index(servers.len())];
         let length = match self.random.below(4) {
             0 => self.random.between(700 * MS, 12 * SECOND),
             _ => self.random.between(20 * MS, 100 * MS),
         };
         let until = (begins + length).min(self.plan.quiet_from());
         // As if it had stood still since: its host accepts, and nobody is answered.
-        let from = begins - self.random.between(650 * MS, 1_400 * MS);
+        let from = begins.saturating_sub(self.random.between(650 * MS, 1_400 * MS));
         self.at(from, Event::Led(Turn::Stop { server, until }));
     }
 
@@ -116,7 +133,7 @@ impl World {
     fn break_at_the_beginning(&mut self, begins: Nanos) {
         let (by, length) = (self.random.between(2, 16), self.random.between(500, 5_000));
         let until = (begins + length * MS).min(self.plan.quiet_from());
-        let from = begins - 300 * MS;
+        let from = begins.saturating_sub(300 * MS);
         let slow = Turn::Slow { by: by * MS, until };
         self.at(from, Event::Led(slow));
         let before = self.random.below(40 * MS);
@@ -133,9 +150,9 @@ impl World {
     }
 
     pub(super) fn lag_behind(&mut self) {
-        let (first_proxy, first_own) = (self.servers.len(), self.servers_of(true).end);
+        let (first_proxy, former) = (self.servers.len(), self.givers_to_be());
         let between = |ends: &[End; 2]| {
-            ends[INITIATOR].host >= first_proxy && ends[ACCEPTOR].host < first_own
+            ends[INITIATOR].host >= first_proxy && former.contains(&ends[ACCEPTOR].host)
         };
         for connection in self.open_connections(between) {
             let hosts = [0, 1].map(|end| self.connections[connection].ends[end].host);
@@ -149,16 +166,30 @@ impl World {
     /// A server of the former ones, or of the pool's own.
     pub(super) fn some_server_of(&mut self, former: bool) -> usize {
         let servers = self.servers_of(former);
-        self.random
-            .between(servers.start as u64, servers.end as u64) as usize
+        servers[self.random.index(servers.len())]
     }
 
-    /// The former servers, or the pool's own.
-    pub(super) fn servers_of(&self, former: bool) -> Range<usize> {
-        let first_own = self.led.as_ref().map_or(0, |led| led.first_own);
-        match former {
-            true => 0..first_own,
-            false => first_own..self.servers.len(),
+    /// The former servers; of a ring those that give by what is ordered next, if anything is.
+    fn givers_to_be(&self) -> Vec<usize> {
+        let ring = self.led.as_ref().and_then(|led| led.ring.as_ref());
+        let next = ring.and_then(|ring| ring.next.as_ref());
+        next.map_or_else(|| self.servers_of(true), |(_, givers)| givers.clone())
+    }
+
+    /// The former servers, or the pool's own; of a ring those that give by its present plan, or those that get. Any where nothing moves by it.
+    pub(super) fn servers_of(&self, former: bool) -> Vec<usize> {
+        let all = 0..self.servers.len();
+        let Some(led) = &self.led else {
+            return all.collect();
+        };
+        let is_it = |server: &usize| match former {
+            true => led.is_former(*server),
+            false => led.is_own(*server),
+        };
+        let found: Vec<usize> = all.clone().filter(is_it).collect();
+        match found.is_empty() {
+            true => all.collect(),
+            false => found,
         }
     }
 
@@ -259,9 +290,17 @@ impl World {
         }
     }
 
+    /// In a ring a server may have died for good. It is lost then, and may be added again.
     fn kill_and_restart(&mut self, server: usize, back: Nanos) {
-        if self.servers[server].process.alive {
-            self.kill_server(server);
+        let alive = self.servers.iter().filter(|s| s.process.alive).count();
+        if !self.servers[server].process.alive {
+            return;
+        }
+        let is_for_good = self.has_ring() && alive > 2 && self.random.chance(1, 4);
+        self.kill_server(server);
+        if is_for_good {
+            self.report.tell("servers killed for good", 1);
+        } else {
             self.at(back, Event::Restart { server });
         }
     }

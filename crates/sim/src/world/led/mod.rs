@@ -1,13 +1,14 @@
-//! A pool of plain servers that is led to other ones while applications work.
+//! A pool of plain servers that is led to other ones while applications work, or has a ring whose parts change hands.
 //!
-//! The first servers are the former ones, the others the pool's own. Two proxies follow the pool's change, the coordinator leads it,
-//! and an operator says how far it is to go. All of it is what ships, driven as the processes drive it: a proxy tells what it was told and
+//! In the first case the first servers are the former ones, the others the pool's own. Two proxies follow the pool's change, the coordinator
+//! leads it, and an operator says how far it is to go; of a ring, what moves, and who comes and goes. All of it is what ships, driven as the processes drive it: a proxy tells what it was told and
 //! what it has acknowledged with each heartbeat, and the coordinator tells nobody of a step before that is saved.
 
 mod judge;
 mod leader;
 mod mishaps;
 mod proxies;
+mod rings;
 mod servers;
 
 use super::World;
@@ -50,6 +51,7 @@ impl World {
                 sent,
                 answer,
             } => self.tell_follower(life, (host, host_life), sent, answer),
+            Turn::Operate if self.has_ring() => self.operate_ring(),
             Turn::Operate => self.operate(),
             Turn::Withdraw => self.withdraw(),
             Turn::Stop { server, until } => {
@@ -63,6 +65,11 @@ impl World {
             Turn::GiveUp { proxy, life } => self.give_up_name(proxy, life),
             Turn::StartProxy { proxy } => self.start_proxy_again(proxy),
         }
+    }
+
+    /// Whether what is led is a ring.
+    pub(super) fn has_ring(&self) -> bool {
+        self.led.as_ref().is_some_and(|led| led.ring.is_some())
     }
 
     /// Whether a member sends heartbeats.

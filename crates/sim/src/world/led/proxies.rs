@@ -8,8 +8,11 @@ use super::super::led_report::Mischance;
 use super::super::proxy::{MAP_SOURCE, Proxy};
 use super::super::units::MS;
 use crate::history::Nanos;
+use evenkeel_control::rings::{FollowedRing, RingCounts};
 use evenkeel_control::{FollowedPool, PoolStep};
+use evenkeel_proxy_core::PlannedRing;
 use evenkeel_schemes::stage::{Stage, Step};
+use std::sync::Arc;
 
 /// How long a process goes on that is told that its name is another's.
 const NAME_PATIENCE: Nanos = 1_000 * MS;
@@ -23,6 +26,7 @@ impl World {
         let Followed {
             told, acknowledged, ..
         } = led.followed[proxy];
+        let ring = self.ring_followed_by(proxy);
         let newest = told.map_or(0, |step| step.version);
         // With a fault: whatever is under way.
         let forged = self.has_fault(Fault::AcknowledgedEarly) || self.is_deaf_to_steps(proxy);
@@ -34,8 +38,52 @@ impl World {
             } else {
                 acknowledged.min(newest)
             },
-            ring: None,
+            ring,
         }]
+    }
+
+    /// By which plan of its ring it works, and what it has to say of that.
+    fn ring_followed_by(&self, proxy: usize) -> Option<FollowedRing> {
+        let led = self.led.as_ref()?;
+        let wish = &led.ring.as_ref()?.wish;
+        let followed = &led.followed[proxy];
+        let plan = followed.ring.as_ref();
+        let number = plan.map_or(0, |plan| plan.number());
+        let unreached = followed.unreached.as_ref();
+        let unreached = unreached.filter(|(of, _)| *of == number);
+        Some(FollowedRing {
+            number,
+            incarnation: plan.map_or(0, |plan| plan.incarnation()),
+            wish: plan.is_none().then(|| wish.clone()),
+            counts: followed.counts.clone(),
+            unreached: unreached.map(|(_, servers)| servers.clone()),
+        })
+    }
+
+    /// The same of one that works by the newest plan.
+    pub(super) fn ring_known(&self) -> Option<FollowedRing> {
+        let known = self.led.as_ref()?.ring.as_ref()?.known.as_ref()?;
+        Some(FollowedRing {
+            number: known.plan.number,
+            incarnation: known.plan.incarnation,
+            wish: None,
+            counts: None,
+            unreached: None,
+        })
+    }
+
+    /// A heartbeat of a proxy has left, and with it what it had counted.
+    pub(in crate::world) fn forget_counts(&mut self, host: usize) {
+        if let Some(led) = &mut self.led {
+            led.followed[host - self.servers.len()].counts = None;
+        }
+    }
+
+    /// A proxy does not reach these servers of the plan with this number.
+    pub(in crate::world) fn unreached(&mut self, proxy: usize, plan: u64, servers: Vec<u16>) {
+        if let Some(led) = &mut self.led {
+            led.followed[proxy].unreached = Some((plan, servers));
+        }
     }
 
     /// With a fault: whether a proxy works by the former stage for ever.
@@ -48,29 +96,71 @@ impl World {
         let Some(news) = steps.iter().find(|news| news.pool == POOL) else {
             return;
         };
-        let is_deaf = self.is_deaf_to_steps(proxy) && news.step.stage != Stage::Former;
+        self.hear_step(proxy, news);
+        // Even if the step is an old one.
+        let slot = news.ring.as_ref().and_then(|ring| ring.slot);
+        if let Some(slot) = slot {
+            self.count_ring_of(proxy, slot);
+        }
+    }
+
+    fn hear_step(&mut self, proxy: usize, news: &PoolStep) {
+        let Step { version, stage } = news.step;
+        let is_deaf = self.is_deaf_to_steps(proxy) && stage != Stage::Former;
+        let returns = self.has_fault(Fault::OldRingKept) && self.proxies[proxy].process.life > 0;
         let Some(led) = &mut self.led else {
             return;
         };
-        let told = &mut led.followed[proxy].told;
-        if told.is_some_and(|told| told.version >= news.step.version) {
+        let followed = &mut led.followed[proxy];
+        if followed.told.is_some_and(|told| told.version >= version) {
             return;
         }
-        *told = Some(news.step);
-        let Step { version, stage } = news.step;
+        let ring = match (&led.ring, &news.ring) {
+            (None, _) => None,
+            (Some(_), Some(ring)) => match (&ring.plan, &followed.ring) {
+                (Some(plan), _) => Some(Arc::new(PlannedRing::new(plan).expect("a plan"))),
+                (None, Some(known)) if known.number() == ring.number => Some(Arc::clone(known)),
+                // Without its plan it is of no use, and is told again.
+                (None, _) => return,
+            },
+            (Some(_), None) => return,
+        };
+        let is_old = returns && followed.told.is_none();
+        followed.told = Some(news.step);
+        followed.ring.clone_from(&ring);
         let host = self.servers.len() + proxy;
-        self.narrate(&[host], || format!("is told of step {version}, {stage}"));
+        let plan = ring.as_ref().map(|ring| ring.number());
+        self.narrate(&[host], || {
+            let of_plan = plan.map_or_else(String::new, |plan| format!(" of plan {plan}"));
+            format!("is told of step {version}, {stage}{of_plan}")
+        });
         // One that works by the former stage has to be told that.
-        let forged = is_deaf.then_some(Step {
+        let forged = (is_deaf || is_old).then_some(Step {
             version,
             stage: Stage::Former,
         });
         let p = &mut self.proxies[proxy];
         let now = p.process.now(self.time).monotonic;
-        let step = Some(forged.unwrap_or(news.step));
-        p.core
-            .set_step(now, MAP_SOURCE, POOL, step.map(|step| (step, None)));
+        let step = forged.unwrap_or(news.step);
+        p.core.set_step(now, MAP_SOURCE, POOL, Some((step, ring)));
         self.settle_proxy(proxy);
+    }
+
+    /// A proxy is asked what its ring has carried.
+    fn count_ring_of(&mut self, proxy: usize, slot: u64) {
+        let p = &mut self.proxies[proxy];
+        let now = p.process.now(self.time).monotonic;
+        let counted = p.core.ring_counted(now, MAP_SOURCE, POOL);
+        if let Some(led) = &mut self.led {
+            led.followed[proxy].counts = counted.map(|counted| RingCounts {
+                slot,
+                plan: counted.plan,
+                moved: counted.moved,
+                micros: counted.micros,
+                grains: counted.grains,
+                down: counted.down,
+            });
+        }
     }
 
     /// A proxy has nothing under way any more that was begun before a step: the coordinator hears of it at once.
@@ -95,7 +185,9 @@ impl World {
         p.process.alive = false;
         p.process.stopped_until = 0;
         self.report.take_proxy(p.core.stats());
-        self.report.led.take_proxy(p.core.stats());
+        if let Some(led) = &self.led {
+            self.report.led.take_proxy(led.kind(), p.core.stats());
+        }
         self.narrate(&[host], || "is killed".into());
         self.abandon_connections(host);
         self.at(back, Event::Led(Turn::StartProxy { proxy }));
@@ -115,7 +207,8 @@ impl World {
             return;
         };
         let followed = &mut led.followed[proxy];
-        followed.told = None;
+        (followed.told, followed.ring) = (None, None);
+        (followed.counts, followed.unreached) = (None, None);
         let is_known = core::mem::replace(&mut followed.has_lost_name, true);
         let p = &mut self.proxies[proxy];
         let now = p.process.now(self.time).monotonic;

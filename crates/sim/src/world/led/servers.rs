@@ -9,11 +9,12 @@ use super::super::connection::INITIATOR;
 use super::super::event::Event;
 use super::super::fault::Fault;
 use super::super::leading::Turn;
-use super::super::led_report::Mischance;
+use super::super::led_report::{LedKind, Mischance, Tally};
 use super::super::mutants::edit_line;
 use super::super::observing::told;
 use crate::history::{Action, NEVER, WriteId};
 use evenkeel_protocol::{Limits, MetaStatus, Reply, ReplyOutcome, StoreMode, parse_reply};
+use evenkeel_schemes::generation::mask;
 use evenkeel_schemes::mark;
 use evenkeel_schemes::stage::Stage;
 use evenkeel_server_core::{ConnectionId, Peer};
@@ -21,6 +22,24 @@ use evenkeel_server_core::{ConnectionId, Peer};
 impl World {
     /// Lets a server of a led pool carry out the command at the front of an input, and gives what it consumed and answered.
     pub(in crate::world) fn execute_led(
+        &mut self,
+        place: (usize, u16, ConnectionId),
+        command: Option<&Command>,
+        input: &[u8],
+    ) -> (usize, Vec<u8>) {
+        let Some(renamed) = self.reuse_generations(input) else {
+            return self.carry_out_led(place, command, input);
+        };
+        let command = Command::parse(&renamed.input, &self.keys);
+        let (consumed, out) = self.carry_out_led(place, command.as_ref(), &renamed.input);
+        let shorter = input.len() - renamed.input.len();
+        match consumed {
+            0 => (0, out),
+            consumed => (consumed + shorter, renamed.as_asked(&out)),
+        }
+    }
+
+    fn carry_out_led(
         &mut self,
         (server, worker, id): (usize, u16, ConnectionId),
         command: Option<&Command>,
@@ -37,11 +56,11 @@ impl World {
             return (command.len, answer.to_vec());
         }
         let base = match &command.change {
-            Change::Increase(_) => self.peek(server, command.key),
+            Change::Increase(_) => self.peek(server, command),
             Change::Store {
                 mode: StoreMode::Append | StoreMode::Prepend,
                 ..
-            } => self.peek(server, command.key),
+            } => self.peek(server, command),
             _ => None,
         };
         let unguarded = self.unguarded(command, input);
@@ -54,6 +73,7 @@ impl World {
         if consumed > 0 {
             self.note_late(place, command);
             self.name_value(command, base, &out);
+            self.note_masked(command, &out);
         }
         self.spoil_led(server, &mut out);
         (consumed, out)
@@ -68,6 +88,21 @@ impl World {
         let is_former = self.led.as_ref().is_some_and(|led| led.is_former(server));
         if is_late && is_former && command.change != Change::Read {
             self.note_mischance(Mischance::WriteLate);
+        }
+    }
+
+    /// A swap of an item was meant for one of another generation.
+    fn note_masked(&mut self, command: &Command, answer: &[u8]) {
+        let Change::Store {
+            expects: Some(unique),
+            ..
+        } = command.change
+        else {
+            return;
+        };
+        let status = told(answer, &Limits::default()).map(|(status, _)| status);
+        if unique >= mask(1) && status == Some(MetaStatus::Exists) {
+            self.report.led.tell(LedKind::Ring, Tally::MasksMissed, 1);
         }
     }
 
@@ -87,10 +122,10 @@ impl World {
         out.unwrap_or_default()
     }
 
-    /// What a server holds of a key.
-    fn peek(&mut self, server: usize, key: u16) -> Option<Vec<u8>> {
-        let key = &self.keys[usize::from(key)];
-        let command = [b"get ", &key[..], b"\r\n"].concat();
+    /// What a server holds of what a command is about.
+    fn peek(&mut self, server: usize, command: &Command) -> Option<Vec<u8>> {
+        let key = &self.keys[usize::from(command.key)];
+        let command = [b"get ", &command.prefix[..], key, b"\r\n"].concat();
         let out = self.ask_inside(server, &command);
         match parse_reply(&out, &Limits::default()) {
             ReplyOutcome::Reply {
@@ -183,6 +218,10 @@ impl World {
             return;
         }
         let key = self.some_text();
+        if self.has_ring() {
+            self.evict_of_ring(key, is_former, None);
+            return;
+        }
         for server in self.servers_of(is_former) {
             self.evict(server, key);
         }
@@ -191,28 +230,65 @@ impl World {
     /// A server evicts all keys.
     pub(super) fn evict_all(&mut self, server: usize) {
         for key in 0..self.keys.len() {
-            self.evict(server, key);
+            if self.has_ring() {
+                for is_former in [true, false] {
+                    self.evict_of_ring(key, is_former, Some(server));
+                }
+            } else {
+                self.evict(server, key);
+            }
         }
     }
 
     fn evict(&mut self, server: usize, key: usize) {
-        let process = &self.servers[server].process;
-        if !process.alive || process.stopped_until > self.time {
-            return;
-        }
         let name = self.keys[key].clone();
-        let command = [b"delete ", &name[..], b"\r\n"].concat();
-        if self.ask_inside(server, &command) != b"DELETED\r\n" {
+        if !self.evict_named(server, &name) {
             return;
         }
-        self.narrate(&[server], || {
-            format!("evicts {}", String::from_utf8_lossy(&name))
-        });
         let is_former = self.led.as_ref().is_some_and(|led| led.is_former(server));
         self.note_mischance(match is_former {
             true => Mischance::FormerEvicted,
             false => Mischance::OwnEvicted,
         });
+    }
+
+    /// The server that has a key before the moves of the present plan, or behind them, evicts it; `only` if it is this one.
+    fn evict_of_ring(&mut self, key: usize, is_former: bool, only: Option<usize>) {
+        let Some(led) = &self.led else {
+            return;
+        };
+        let stage = led.stage();
+        let known = led.ring.as_ref().and_then(|ring| ring.known.as_ref());
+        let Some([from, to]) = known.map(|known| known.places(&self.keys[key])) else {
+            return;
+        };
+        let moves = from != to;
+        let place = if is_former { from } else { to };
+        let is_meant = only.is_none_or(|only| only == place.server);
+        if !is_meant || !self.evict_named(place.server, &place.name) || !moves {
+            return;
+        }
+        let mischance = match is_former {
+            true => Mischance::FormerEvicted,
+            false => Mischance::OwnEvicted,
+        };
+        if mischance.can_happen(stage) {
+            self.note_mischance(mischance);
+        }
+    }
+
+    /// A server evicts the item of this name. False if it has none.
+    fn evict_named(&mut self, server: usize, name: &[u8]) -> bool {
+        let process = &self.servers[server].process;
+        if !process.alive || process.stopped_until > self.time {
+            return false;
+        }
+        let command = [b"delete ", name, b"\r\n"].concat();
+        let had = self.ask_inside(server, &command) == b"DELETED\r\n";
+        if had {
+            self.narrate(&[server], || format!("evicts {}", name.escape_ascii()));
+        }
+        had
     }
 
     /// With a fault: what a former server answers to a delete that it does not carry out.
