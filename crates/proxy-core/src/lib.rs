@@ -128,8 +128,8 @@ pub use pool::grain_counts::RingCounted;
 pub use request_log::SLOW_LOGGED_PER_SECOND_MAX;
 pub use ring::{PlannedRing, Told};
 pub use routes::{
-    ADD_PREFIX_LEN_MAX, CommandClass, Commands, ROUTES_MAX, RouteConfig, RouteError, RouteTable,
-    RouteTarget, TTL_BOUND_MAX, TtlBounds,
+    ADD_PREFIX_LEN_MAX, CommandClass, Commands, Enough, Limit, ROUTES_MAX, RouteConfig, RouteError,
+    RouteTable, RouteTarget, TTL_BOUND_MAX, TtlBounds,
 };
 pub use server_list::ServerList;
 pub use slab::Key;

@@ -1,79 +1,14 @@
 //! Multi-gets of which the application wants a part: so many of the keys, or what is there in time (Replicate and Bundle, section III-F).
 //!
-//! The first key of a `get` or `gets` is then no key but says the limit: `limit:90%`, `limit:45`, `limit:5ms`, or both,
-//! `limit:90%,5ms`. Its slot is the first of the request's, and its answer, which says what came of it, the last to be known: so nothing of the request is
-//! shown before its end.
+//! The request has a slot before those of its keys, whose answer is the last to be known: what came of it, where a pseudo key asked for that. So nothing of the
+//! request is shown before its end.
 
 use crate::ids::{BackendId, ClientId, PoolId, RouteId};
-use crate::limits::{LIMIT_MS_MAX, LIMIT_ROUNDS_MAX};
+use crate::limits::LIMIT_ROUNDS_MAX;
 use core::mem;
 use core::ops::Range;
-use core::time::Duration;
 use evenkeel_types::Instant;
 use std::collections::BTreeSet;
-
-/// What a key begins with that is a limit.
-pub(crate) const LIMIT: &[u8] = b"limit:";
-
-/// What is enough.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limit {
-    /// How many of the keys, if not all.
-    pub enough: Option<Enough>,
-    /// How long after the request was read it is answered with what is there.
-    pub within: Option<Duration>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Enough {
-    Percent(u32),
-    Keys(u32),
-}
-
-impl Limit {
-    /// What a pseudo key says; `None` if that is no limit.
-    pub fn parse(said: &[u8]) -> Option<Limit> {
-        let said = str::from_utf8(said.strip_prefix(LIMIT)?).ok()?;
-        let mut limit = Limit {
-            enough: None,
-            within: None,
-        };
-        for part in said.split(',') {
-            if let Some(ms) = part.strip_suffix("ms") {
-                let ms = number(ms, LIMIT_MS_MAX)?;
-                let within = Duration::from_millis(ms.into());
-                if limit.within.replace(within).is_some() {
-                    return None;
-                }
-                continue;
-            }
-            let enough = match part.strip_suffix('%') {
-                Some(percent) => Enough::Percent(number(percent, 100)?),
-                None => Enough::Keys(number(part, u32::MAX)?),
-            };
-            if limit.enough.replace(enough).is_some() {
-                return None;
-            }
-        }
-        Some(limit)
-    }
-
-    /// How many of so many keys are enough.
-    pub fn wanted(&self, keys: usize) -> usize {
-        match self.enough {
-            None => keys,
-            Some(Enough::Percent(percent)) => (keys * percent as usize).div_ceil(100),
-            Some(Enough::Keys(wanted)) => keys.min(wanted as usize),
-        }
-    }
-}
-
-/// A decimal number from 1 on, without a sign.
-fn number(digits: &str, most: u32) -> Option<u32> {
-    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
-    let number: u32 = digits.parse().ok().filter(|_| is_plain)?;
-    (1..=most).contains(&number).then_some(number)
-}
 
 /// A request with a limit that is under way.
 #[derive(Debug)]
@@ -81,7 +16,7 @@ pub(crate) struct Limited {
     /// The slot of its pseudo key. Those of its keys follow.
     pub first: u64,
     pub keys: usize,
-    /// What the pseudo key says.
+    /// What the pseudo key says; empty for a limit of the route.
     pub said: Box<[u8]>,
     pub with_cas: bool,
     /// So many found keys are enough.
@@ -169,8 +104,11 @@ impl Limited {
         (self.rest, self.bytes) = (rest, bytes);
     }
 
-    /// What its pseudo key is answered, where so many keys that somebody was asked for are unanswered.
+    /// What its pseudo key is answered, if there is one, where so many keys that somebody was asked for are unanswered.
     pub fn told(&self, late: usize) -> Vec<u8> {
+        if self.said.is_empty() {
+            return Vec::new();
+        }
         let (asked, found, left) = (self.asked, self.found, self.left());
         let value = format!("asked={asked} found={found} left={left} late={late}");
         let mut told = b"VALUE ".to_vec();
@@ -212,7 +150,7 @@ pub(crate) struct LimitedDue {
 }
 
 impl LimitedDue {
-    /// The time of one is over then. What has ended before stays here until then: no longer than [`LIMIT_MS_MAX`].
+    /// The time of one is over then. What has ended before stays here until then: no longer than [`LIMIT_MS_MAX`](crate::limits::LIMIT_MS_MAX).
     pub fn add(&mut self, at: Instant, (client, first): (ClientId, u64)) {
         self.due.insert((at, client, first));
     }
@@ -239,58 +177,5 @@ impl LimitedDue {
 
     pub fn pop_ripe(&mut self) -> Option<ClientId> {
         self.ripe.pop()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_limit_is_a_number_a_share_a_time_or_a_time_and_one_of_these() {
-        let limit = |said: &str| Limit::parse(format!("limit:{said}").as_bytes());
-        let ms = |ms| Some(Duration::from_millis(ms));
-        for (said, enough, within) in [
-            ("90%", Some(Enough::Percent(90)), None),
-            ("100%", Some(Enough::Percent(100)), None),
-            ("45", Some(Enough::Keys(45)), None),
-            ("5ms", None, ms(5)),
-            ("90%,5ms", Some(Enough::Percent(90)), ms(5)),
-            ("60000ms,1", Some(Enough::Keys(1)), ms(60_000)),
-        ] {
-            assert_eq!(limit(said), Some(Limit { enough, within }), "{said}");
-        }
-        for said in [
-            "",
-            "0",
-            "0%",
-            "101%",
-            "-1ms",
-            "0ms",
-            "60001ms",
-            "5s",
-            "+5",
-            "5,6",
-            "5%,5",
-            "5ms,5ms",
-            "5,",
-            ",",
-            "5 ",
-            "x",
-            "99999999999",
-        ] {
-            assert_eq!(limit(said), None, "{said:?}");
-        }
-        assert_eq!(Limit::parse(b"limit"), None);
-    }
-
-    #[test]
-    fn a_share_of_the_keys_is_rounded_up() {
-        let wanted = |said: &[u8], keys| Limit::parse(said).unwrap().wanted(keys);
-        assert_eq!(wanted(b"limit:90%", 50), 45);
-        assert_eq!(wanted(b"limit:90%", 11), 10);
-        assert_eq!(wanted(b"limit:1%", 1), 1);
-        assert_eq!(wanted(b"limit:45", 30), 30);
-        assert_eq!(wanted(b"limit:5ms", 30), 30);
     }
 }

@@ -6,7 +6,7 @@ use crate::ids::ClientId;
 use crate::request::binary::input::step_in_other_dialect;
 use crate::request::commands;
 use crate::request::flush::flush_all;
-use crate::request::limited::{has_limit, limited_get};
+use crate::request::limited::{limited_get, wish_of};
 use crate::request::multi_get::go_on_with_keys;
 use crate::request::quick::quick_gets;
 use crate::request::step::{Step, drop_all};
@@ -84,13 +84,12 @@ fn step(core: &mut ProxyCore, now: Instant, id: ClientId, input: &[u8], turn: &m
         return Step::Consumed(quick);
     }
     match parse_request(input, &core.config.limits) {
-        RequestOutcome::Request {
-            request: Request::Get { keys, with_cas },
-            consumed,
-        } if core.config.limit_keys && has_limit(&keys) => {
-            limited_get(core, now, id, (keys, with_cas), consumed)
-        }
         RequestOutcome::Request { request, consumed } => {
+            if let Request::Get { keys, with_cas } = request
+                && let Some(wish) = wish_of(core, &keys)
+            {
+                return limited_get(core, now, id, (keys, with_cas, &wish), consumed);
+            }
             Step::Consumed(execute(core, now, id, &request, &input[..consumed]))
         }
         RequestOutcome::Incomplete { total } => {

@@ -6,11 +6,12 @@
 use crate::client::{MultiGet, Slot, State};
 use crate::failure::{BAD_LIMIT, LIMIT_TOO_LONG};
 use crate::ids::{BackendId, ClientId, PoolId, RouteId};
-use crate::limited::{LIMIT, Limit, Limited, UnaskedKey};
+use crate::limited::{Limited, UnaskedKey};
 use crate::limits::LIMIT_KEYS_MAX;
 use crate::request::multi_get::ask_key;
 use crate::request::step::Step;
-use crate::routes::CommandClass;
+use crate::routes::limit::LIMIT;
+use crate::routes::{CommandClass, Limit};
 use crate::show::kinds::Show;
 use crate::under_way::limited::go_on_with_ripe;
 use crate::under_way::lines::send_drafts;
@@ -20,28 +21,47 @@ use crate::worker::ProxyCore;
 use evenkeel_protocol::Keys;
 use evenkeel_types::Instant;
 
-/// Whether the first key of a request is no key but a limit, where these may be.
-pub(crate) fn has_limit(keys: &Keys<'_>) -> bool {
-    keys.iter().next().is_some_and(|key| key.starts_with(LIMIT))
+/// What is enough of a request.
+pub(crate) enum Wish {
+    /// Its first key says it.
+    Said,
+    /// Its route does.
+    OfRoute(Limit),
 }
 
-/// A `get` or `gets` of so many bytes, whose first key is a pseudo key.
+/// What is enough of a `get` or `gets`, if not all that there is of it.
+pub(crate) fn wish_of(core: &ProxyCore, keys: &Keys<'_>) -> Option<Wish> {
+    let first = keys.iter().next()?;
+    if core.config.limit_keys && first.starts_with(LIMIT) {
+        return Some(Wish::Said);
+    }
+    let limit = core.routing.way(first, CommandClass::Get).limit()?;
+    (keys.len() <= LIMIT_KEYS_MAX).then_some(Wish::OfRoute(limit))
+}
+
+/// A `get` or `gets` of so many bytes, of which a part is enough.
 pub(crate) fn limited_get(
     core: &mut ProxyCore,
     now: Instant,
     id: ClientId,
-    (keys, with_cas): (Keys<'_>, bool),
+    (keys, with_cas, wish): (Keys<'_>, bool, &Wish),
     consumed: usize,
 ) -> Step {
-    let mut keys = keys.iter();
-    let said = keys.next().unwrap_or_default();
-    let count = keys.len();
-    let refusal = match Limit::parse(said) {
-        None => Err(BAD_LIMIT),
-        Some(_) if count > LIMIT_KEYS_MAX => Err(LIMIT_TOO_LONG),
-        Some(limit) => Ok(limit),
+    let (mut keys, mut count) = (keys.iter(), keys.len());
+    let (limit, said) = match *wish {
+        Wish::OfRoute(limit) => (Ok(limit), &b""[..]),
+        Wish::Said => {
+            let said = keys.next().unwrap_or_default();
+            count -= 1;
+            let limit = match Limit::parse(said) {
+                None => Err(BAD_LIMIT),
+                Some(_) if count > LIMIT_KEYS_MAX => Err(LIMIT_TOO_LONG),
+                Some(limit) => Ok(limit),
+            };
+            (limit, said)
+        }
     };
-    let limit = match refusal {
+    let limit = match limit {
         Ok(limit) => limit,
         Err(words) => {
             core.counts.stats.limits_refused += 1;
@@ -117,7 +137,7 @@ fn listed_place(core: &ProxyCore, key: &[u8]) -> Option<((PoolId, BackendId), u6
         return None;
     }
     let way = core.routing.way(key, CommandClass::Get);
-    let pool = way.quick_get()?;
+    let pool = way.plain_get()?;
     if core.pools.is_adaptive(pool) {
         return None;
     }

@@ -8,7 +8,6 @@
 
 use crate::drafts::{Line, LineKey};
 use crate::ids::{ClientId, PoolId};
-use crate::limited::LIMIT;
 use crate::output::Output;
 use crate::pipe::backend::Link;
 use crate::pipe::in_flight::{Ask, Progress, Tag};
@@ -16,6 +15,7 @@ use crate::pool::pools::Pools;
 use crate::pool::steady::{KeyPlace, SteadyPool};
 use crate::request::hot::watch_quick_get;
 use crate::routes::CommandClass;
+use crate::routes::limit::LIMIT;
 use crate::scratch::KeyHome;
 use crate::under_way::lines::{add_to_draft, send_drafts};
 use crate::worker::ProxyCore;

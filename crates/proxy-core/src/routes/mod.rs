@@ -15,6 +15,7 @@
 //! A trie was rejected: it is quicker only with thousands of prefixes, and keys of real
 //! applications have tens.
 
+pub(crate) mod limit;
 mod rename;
 pub(crate) mod routing;
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod tests;
 mod ttl;
 pub(crate) mod way;
 
+pub use limit::{Enough, Limit};
 pub(crate) use rename::{Rename, RenameId, Renamed, Renames};
 pub use ttl::{TTL_BOUND_MAX, TtlBounds};
 
@@ -135,6 +137,8 @@ pub struct RouteConfig {
     pub add_prefix: Box<[u8]>,
     /// Bounds of the time that items live.
     pub ttl: TtlBounds,
+    /// What is enough of a `get` or `gets` whose first key takes it, where that says nothing of its own.
+    pub limit: Option<Limit>,
 }
 
 /// Where a route leads.
@@ -157,6 +161,7 @@ impl RouteConfig {
             strip_prefix: false,
             add_prefix: Box::default(),
             ttl: TtlBounds::NONE,
+            limit: None,
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::failure::{DENIED, READ_ONLY};
 use crate::ids::{BackendId, PoolId, RouteId};
 use crate::routes::{
-    CommandClass, Commands, Rename, RenameId, Renames, RouteConfig, RouteTarget, TtlBounds,
+    CommandClass, Commands, Limit, Rename, RenameId, Renames, RouteConfig, RouteTarget, TtlBounds,
 };
 use evenkeel_protocol::SentKey;
 
@@ -15,7 +15,11 @@ pub(crate) struct Way {
     is_read_only: bool,
     to: WayTo,
     /// The pool, if gets go there as they come.
+    plain_get: Option<PoolId>,
+    /// The same, where all of a multi-get is wanted.
     quick_get: Option<PoolId>,
+    /// What is enough of a multi-get.
+    limit: Option<Limit>,
 }
 
 /// Where a route leads.
@@ -91,7 +95,9 @@ impl Way {
                 place: None,
                 ttl: route.ttl,
             },
-            quick_get: is_plain.then_some(pool),
+            plain_get: is_plain.then_some(pool),
+            quick_get: (is_plain && route.limit.is_none()).then_some(pool),
+            limit: route.limit,
         }
     }
 
@@ -125,8 +131,20 @@ impl Way {
 
     /// The pool that a `get` goes to as it comes: to the one server that has the key, by the same name or behind one of a ring.
     #[inline]
+    pub fn plain_get(&self) -> Option<PoolId> {
+        self.plain_get
+    }
+
+    /// The same, where all of a multi-get is wanted.
+    #[inline]
     pub fn quick_get(&self) -> Option<PoolId> {
         self.quick_get
+    }
+
+    /// What is enough of a multi-get whose first key goes this way.
+    #[inline]
+    pub fn limit(&self) -> Option<Limit> {
+        self.limit
     }
 
     /// The pool whose items commands that come this way can change.

@@ -14,8 +14,8 @@ use super::servers::servers;
 use crate::limits::{CONN_LIMIT_MAX, THREADS_MAX, buffer_memory, item_size, nameserver, timeout};
 use evenkeel_proxy_core::limits::FAILOVER_TTL_MAX;
 use evenkeel_proxy_core::{
-    CommandClass, Commands, Failover, OnDown, PoolSettings, RouteConfig, RouteError, RouteTable,
-    RouteTarget, TTL_BOUND_MAX, TtlBounds,
+    CommandClass, Commands, Enough, Failover, Limit, OnDown, PoolSettings, RouteConfig, RouteError,
+    RouteTable, RouteTarget, TTL_BOUND_MAX, TtlBounds,
 };
 use evenkeel_runtime::parse_permissions;
 use md5::{Digest, Md5};
@@ -96,6 +96,8 @@ const ROUTE_KEYS: &[&str] = &[
     "ttl_min",
     "ttl_max",
     "ttl_jitter",
+    "get_at_least",
+    "get_within",
 ];
 
 /// A file that can be used.
@@ -505,5 +507,20 @@ fn route(reader: &mut Reader, section: &Section<'_>, pools: &[String]) -> Option
             max: max.map_or(0, |at| at.value),
             jitter: jitter.map_or(0, TtlBounds::jitter_of),
         },
+        limit: limit(reader, section),
     })
+}
+
+/// How much of a multi-get is enough.
+fn limit(reader: &mut Reader, section: &Section<'_>) -> Option<Limit> {
+    let percent = |text: &str| {
+        let percent = text.strip_suffix('%').and_then(|of| of.parse().ok());
+        let percent = percent.filter(|it| (1..=100).contains(it));
+        percent.ok_or_else(|| format!("{text:?} is not \"1%\" to \"100%\""))
+    };
+    let percent = reader.parsed(section, "get_at_least", percent);
+    let within = reader.parsed(section, "get_within", timeout);
+    let enough = percent.map(|at| Enough::Percent(at.value));
+    let within = within.map(|at| at.value);
+    (enough.is_some() || within.is_some()).then_some(Limit { enough, within })
 }

@@ -5,7 +5,7 @@ use crate::request_log::Target;
 use clap::Parser;
 use evenkeel_hotkeys::plain::PlainMode;
 use evenkeel_protocol::auth::AuthMode;
-use evenkeel_proxy_core::{CommandClass, RequestLogConfig, RouteTarget, TtlBounds};
+use evenkeel_proxy_core::{CommandClass, Enough, Limit, RequestLogConfig, RouteTarget, TtlBounds};
 use reader::PROBLEMS_MAX;
 use std::time::Duration;
 
@@ -96,6 +96,22 @@ fn the_log_of_requests_is_a_file_or_standard_output() {
     let restart = read_text(&format!("[proxy]\n{text}{SMALLEST}"), &[]).unwrap();
     let running = read_text(SMALLEST, &[]).unwrap();
     assert_eq!(restart.need_restart(&running), ["request_log"]);
+}
+
+#[test]
+fn limits_of_multi_gets_are_of_the_process_and_of_routes() {
+    let text = "[proxy]\nlimit_keys = true\n[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"a\"\n\
+                [[routes]]\nprefix = \"feed:\"\npool = \"a\"\nget_at_least = \"90%\"\nget_within = \"5ms\"\n";
+    let settings = read_text(text, &[]).unwrap();
+    assert!(settings.limit_keys);
+    let limits: Vec<_> = (settings.routes.routes().iter())
+        .map(|route| route.limit)
+        .collect();
+    let limit = Limit {
+        enough: Some(Enough::Percent(90)),
+        within: Some(Duration::from_millis(5)),
+    };
+    assert_eq!(limits, [None, Some(limit)]);
 }
 
 #[test]
@@ -518,6 +534,10 @@ const BAD: &[(&str, &str)] = &[
     (
         "[proxy]\nthreads = 0\n[pools.a]\nservers = [\"h\"]\n",
         "2:11: threads is 1 to 256\n  |\n2 | threads = 0\n  |           ^\n",
+    ),
+    (
+        "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"a\"\nget_at_least = \"0%\"\n",
+        "5:16: get_at_least: \"0%\" is not \"1%\" to \"100%\"\n  |\n5 | get_at_least = \"0%\"\n  |                ^^^^\n",
     ),
     (
         "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"a\"\nttl_min = \"2h\"\nttl_max = 60\n",

@@ -13,7 +13,7 @@
 //!
 //! Options of the first pool, or of the pool that they stand with: `on_down=error`, `allow_flush`, `flush_on_return`, `collapse=off`,
 //! `failover=next` or `=POOL`, `warm_from=POOL`, `warm_fill=off`, `follows`, `adaptive`, `request_timeout=MS`, `login=NAME:PASSWORD`; of the proxy `version=TEXT`, `limit_keys`, `auth=text:NAME:PASSWORD` or
-//! `auth=sasl:…`; of a route `reads`, `writes`, `read_only`, `strip`, `add=PREFIX`, `ttl=MIN..MAX`.
+//! `auth=sasl:…`; of a route `reads`, `writes`, `read_only`, `strip`, `add=PREFIX`, `ttl=MIN..MAX`, `limit=50%,5ms`.
 //!
 //! Later `now` goes before what changes: `now list s2 s3`, `now allow_flush`.
 
@@ -189,6 +189,7 @@ fn route(config: &ProxyConfig, words: &[&str]) -> Result<RouteConfig, String> {
             "read_only" => route.read_only = true,
             "strip" => route.strip_prefix = true,
             "add" => route.add_prefix = value.as_bytes().into(),
+            "limit" => route.limit = Limit::parse(format!("limit:{value}").as_bytes()),
             "ttl" => {
                 let (min, max) = value.split_once("..").ok_or("ttl=MIN..MAX")?;
                 let seconds = |text: &str| text.parse().map_err(|_| format!("{text} seconds?"));
