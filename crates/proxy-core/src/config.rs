@@ -1,5 +1,6 @@
 //! What a proxy worker is told when it is made, and again when its configuration changes.
 
+use crate::bundles::Bundles;
 use crate::limits::{CONNECT_TIMEOUT, FAILOVER_TTL, OUT_CLOSE, REQUEST_TIMEOUT, REQUESTS_PER_TURN};
 use crate::routes::RouteTable;
 use crate::server_list::ServerList;
@@ -109,6 +110,8 @@ pub struct PoolConfig {
     pub kind: PoolKind,
     /// The rest.
     pub settings: PoolSettings,
+    /// What copies of its items would save is counted, in a pool with a list of servers.
+    pub bundles: Option<Arc<Bundles>>,
 }
 
 /// What the servers of a pool are.
@@ -244,6 +247,7 @@ impl ProxyConfig {
                 name: Arc::from(DEFAULT_POOL),
                 kind,
                 settings,
+                bundles: None,
             }],
             routes: Arc::new(RouteTable::all_to_first()),
             revision: Revision::default(),

@@ -14,6 +14,7 @@ use crate::ids::{BackendId, PoolId, RouteId};
 use crate::limits::LEAVING_LOOK;
 use crate::pipe::backend::{Backend, Peer};
 use crate::places::Places;
+use crate::pool::observed::Observed;
 use crate::pool::{EvenkeelPool, Former, LeftServers, MemcachedPool, Pool, Servers, server_name};
 use crate::ring::PlannedRing;
 use crate::routes::way::{Tongue, Way};
@@ -136,6 +137,11 @@ fn take_over_pool(core: &mut ProxyCore, now: Instant, wanted: &PoolConfig) -> Po
     if let Some(pool) = core.pools.get_mut(id) {
         pool.settings = wanted.settings.clone();
         pool.grains = pool.grains.take().filter(|_| pool.settings.adaptive);
+        let before = pool.bundles.take().map(|observed| observed.counts);
+        pool.bundles = wanted.bundles.as_ref().map(|bundles| Observed {
+            by: Arc::clone(bundles),
+            counts: before.unwrap_or_default(),
+        });
     }
     if let PoolKind::Memcached(list) = &wanted.kind {
         // Where there is a ring, it says which servers there are.
@@ -395,6 +401,7 @@ fn new_pool(wanted: &PoolConfig, lease_seed: u64) -> Pool {
         former: None,
         is_led_from: false,
         grains: None,
+        bundles: None,
         left: LeftServers::default(),
         leaving: false,
     }

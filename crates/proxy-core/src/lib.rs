@@ -70,6 +70,7 @@
 )]
 
 mod answer;
+mod bundles;
 mod bytes;
 mod client;
 mod clients;
@@ -113,6 +114,7 @@ mod under_way;
 mod warm;
 mod worker;
 
+pub use bundles::{Bundles, COPIES_MAX};
 pub use config::{
     Access, DEFAULT_POOL, Failover, Login, MapSource, OnDown, PoolConfig, PoolKind, PoolSettings,
     ProxyConfig, RequestLogConfig, Revision, TlsId,
@@ -133,7 +135,7 @@ pub use routes::{
 };
 pub use server_list::ServerList;
 pub use slab::Key;
-pub use stats::counters::{BackendCounters, ProxyStats};
+pub use stats::counters::{BackendCounters, BundleCounts, ProxyStats};
 pub use stats::hot_keys::HotKeyReport;
 pub use stats::latency::{Histogram, Latency};
 pub use stats::metrics::render as render_metrics;

@@ -23,8 +23,10 @@ pub(crate) struct Scratch {
     pub homes: Vec<KeyHome>,
     /// What stands before those of them that have a name of a ring, in their order.
     pub prefixes: Vec<[u8; PREFIX_LEN]>,
-    /// Which servers a multi-get with a limit asks.
+    /// Which servers a multi-get with a limit asks, and which ones others would ask if there were copies.
     pub cover: Cover,
+    /// The homes of a multi-get's keys.
+    pub observed: Vec<u32>,
     /// By which it chooses between servers that hold equally many, by the positions of their connections.
     pub seeds: Vec<u64>,
 }

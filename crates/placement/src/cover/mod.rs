@@ -162,7 +162,7 @@ impl Cover {
         self.servers().count()
     }
 
-    /// How many distinct keys were added.
+    /// How many distinct keys were added; known once it was chosen.
     pub fn distinct(&self) -> usize {
         self.order.len()
     }

@@ -8,6 +8,7 @@ mod evenkeel;
 pub(crate) mod grain_counts;
 pub(crate) mod hot;
 mod left;
+pub(crate) mod observed;
 mod plain;
 pub(crate) mod pools;
 pub(crate) mod sent;
@@ -15,6 +16,7 @@ pub(crate) mod steady;
 
 pub(crate) use evenkeel::EvenkeelPool;
 use grain_counts::GrainCounts;
+use observed::Observed;
 use steady::SteadyPool;
 
 pub(crate) use left::LeftServers;
@@ -55,6 +57,8 @@ pub(crate) struct Pool {
     pub is_led_from: bool,
     /// What grains of its ring carry.
     pub grains: Option<GrainCounts>,
+    /// What copies of its items would save, where that is counted.
+    pub bundles: Option<Observed>,
     /// Servers that it has had.
     pub left: LeftServers,
     /// No longer configured: kept until nothing that was asked of it is under way.

@@ -6,11 +6,13 @@ use crate::ids::{BackendId, PoolId};
 use crate::output::{Outbox, Output};
 use crate::pipe::in_flight::Tag;
 use crate::pool::grain_counts::GrainCounts;
+use crate::pool::observed::Observed;
 use crate::pool::steady::SteadyPool;
-use crate::pool::{EvenkeelPool, Former, MemcachedPool, Pool};
+use crate::pool::{EvenkeelPool, Former, MemcachedPool, Pool, Servers};
 use crate::ring::unique_mask;
 use crate::route_flags::RouteFlags;
 use crate::routes::way::Way;
+use crate::server_list::ServerList;
 use crate::slab::Slab;
 use crate::stats::process::PoolStats;
 use evenkeel_hotkeys::ages::Ages;
@@ -29,6 +31,8 @@ pub(crate) struct Pools {
     watches: bool,
     /// Whether a pool takes the place of another.
     warms: bool,
+    /// What copies would save is counted in some pool.
+    observes: bool,
     /// A pool may have been told a step that is not acknowledged.
     may_be_behind: bool,
 }
@@ -205,7 +209,24 @@ impl Pools {
     pub fn look_for_former_pools(&mut self) {
         let warms = self.iter().any(|(_, pool)| pool.former.is_some());
         self.warms = warms;
+        let observes = self.iter().any(|(_, pool)| pool.bundles.is_some());
+        self.observes = observes;
         self.may_be_behind = warms;
+    }
+
+    /// Whether it is counted in some pool what copies would save.
+    #[inline]
+    pub fn observes(&self) -> bool {
+        self.observes
+    }
+
+    /// A pool in which that is counted, and its list.
+    pub fn observed(&mut self, id: PoolId) -> Option<(&mut Observed, &ServerList)> {
+        let pool = self.get_mut(id)?;
+        match &pool.servers {
+            Servers::Memcached(servers) => Some((pool.bundles.as_mut()?, servers.list())),
+            Servers::Evenkeel(_) => None,
+        }
     }
 
     /// A pool has been told a step.
@@ -348,6 +369,7 @@ impl Pools {
             plan: pool.ring().map(|ring| ring.number()),
             servers: pool.backends().len() as u64,
             watches: pool.hot.is_some(),
+            bundles: pool.bundles.as_ref().map(|observed| observed.counts),
         });
         stats.collect()
     }

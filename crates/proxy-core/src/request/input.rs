@@ -8,6 +8,7 @@ use crate::request::commands;
 use crate::request::flush::flush_all;
 use crate::request::limited::{limited_get, wish_of};
 use crate::request::multi_get::go_on_with_keys;
+use crate::request::observe::observe_keys;
 use crate::request::quick::quick_gets;
 use crate::request::step::{Step, drop_all};
 use crate::request::whole::{cluster_asked, say_version, stats_asked};
@@ -85,6 +86,11 @@ fn step(core: &mut ProxyCore, now: Instant, id: ClientId, input: &[u8], turn: &m
     }
     match parse_request(input, &core.config.limits) {
         RequestOutcome::Request { request, consumed } => {
+            if let Request::Get { keys, .. } = &request
+                && core.pools.observes()
+            {
+                observe_keys(core, keys.iter());
+            }
             if let Request::Get { keys, with_cas } = request
                 && let Some(wish) = wish_of(core, &keys)
             {

@@ -7,6 +7,7 @@ pub(crate) mod hot;
 pub(crate) mod input;
 pub(crate) mod limited;
 pub(crate) mod multi_get;
+pub(crate) mod observe;
 pub(crate) mod question;
 pub(crate) mod quick;
 pub(crate) mod speech;

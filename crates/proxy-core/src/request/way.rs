@@ -4,6 +4,7 @@
 use crate::client::{Answered, Slot, State};
 use crate::failure::{NO_CAS_ELSEWHERE, NO_NAME, RESERVED_KEY};
 use crate::ids::ClientId;
+use crate::request::observe::observe_write;
 use crate::routes::way::{WayKey, WayTo};
 use crate::routes::{CommandClass, RenameId, Renamed};
 use crate::show::kinds::Show;
@@ -101,6 +102,9 @@ fn go_on(
             }
         }
     };
+    if core.pools.observes() && class.changes_value() {
+        observe_write(core, to.pool);
+    }
     if core.backends.has_outage() {
         look_elsewhere(core, now, &mut to, key.stored, class);
     }
@@ -160,11 +164,7 @@ fn look_elsewhere(
     let Some(elsewhere) = core.find_elsewhere(now, way.pool, key) else {
         return;
     };
-    // A touch changes no value.
-    if matches!(
-        class,
-        CommandClass::Set | CommandClass::Delete | CommandClass::Arithmetic
-    ) {
+    if class.changes_value() {
         for &id in &elsewhere.passed_over {
             core.backends.note_missed(id, key);
         }

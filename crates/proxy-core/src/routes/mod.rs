@@ -64,6 +64,14 @@ impl CommandClass {
         CommandClass::Touch,
     ];
 
+    /// Whether a value is another one behind such a command. A touch changes none.
+    pub(crate) fn changes_value(self) -> bool {
+        matches!(
+            self,
+            CommandClass::Set | CommandClass::Delete | CommandClass::Arithmetic
+        )
+    }
+
     /// Its word in configuration files.
     pub fn name(self) -> &'static str {
         match self {

@@ -102,6 +102,20 @@ counters! {
     }
 }
 
+counters! {
+    /// What copies of its items would save a pool.
+    pub struct BundleCounts {
+        /// All of them.
+        SHOWN {
+            requests => counter, "Multi-gets of two keys or more.";
+            keys => counter, "Their keys, each once.";
+            transactions => counter, "Servers that they asked, each once a multi-get.";
+            transactions_covered => counter, "Servers that they would have asked, were all copies there.";
+            deletes => counter, "Copies that writes would have deleted.";
+        }
+    }
+}
+
 impl ProxyStats {
     /// Adds what a pool's hot keys have counted.
     pub(crate) fn add_hot_keys(&mut self, counted: &PlainStats) {

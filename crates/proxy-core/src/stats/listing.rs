@@ -5,7 +5,7 @@
 //! the workers' counters first.
 
 use crate::config::{PoolSettings, ProxyConfig};
-use crate::stats::counters::{BackendCounters, ProxyStats};
+use crate::stats::counters::{BackendCounters, BundleCounts, ProxyStats};
 use crate::stats::line::{shown, stat};
 use crate::stats::process::{
     BackendStats, DiscoveryStats, ProcessFacts, ProcessStats, REPLICA_LEASE_AGE,
@@ -155,6 +155,12 @@ fn proxy(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
             ("request_timeout_ms", settings.request_timeout),
         ] {
             stat(out, format_args!("{name}:{row}"), timeout.as_millis());
+        }
+    }
+    for pool in &process.pools {
+        if let Some(counts) = &pool.bundles {
+            let before = format!("{}:bundle_", pool.name);
+            shown(out, &before, BundleCounts::SHOWN, counts);
         }
     }
     for found in &process.discoveries {

@@ -1,10 +1,10 @@
 //! The part of `docs/statistics.md` about a proxy: every number, as it is declared.
 
-use super::counters::{BackendCounters, ProxyStats};
+use super::counters::{BackendCounters, BundleCounts, ProxyStats};
 use super::latency::TIMES;
 use super::metrics::{OF_ROUTE, OF_SERVER, PREFIX, PROCESS, SERVERS};
 use super::per_route::RouteCounters;
-use super::pool_metrics::{HOT_KEYS, LISTS, OF_LISTS, OF_POOL, POOLS};
+use super::pool_metrics::{HOT_KEYS, LISTS, OF_BUNDLES, OF_LISTS, OF_POOL, POOLS};
 use super::process::{ProcessFacts, REPLICA_LEASE_AGE};
 use evenkeel_control::exposition::Family;
 use evenkeel_placement::membership::Counts;
@@ -78,6 +78,11 @@ fn the_page_of_statistics_says_what_a_proxy_declares() {
             .to_owned(),
         head("`stats proxy`"),
         rows(OF_LISTS, Counts::SHOWN),
+        "\n### Of each pool with `bundle = \"observe\"`\n\n\
+         In `stats proxy` behind the pool's name and `:bundle_`; in `/metrics` with the label `pool`.\n\n"
+            .to_owned(),
+        head("`stats proxy`"),
+        rows(OF_BUNDLES, BundleCounts::SHOWN),
         "\n### In metrics alone\n\n| `/metrics` | says |\n|---|---|\n".to_owned(),
         families(PREFIX, PROCESS),
         families(OF_SERVER, SERVERS),

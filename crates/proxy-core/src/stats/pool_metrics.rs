@@ -1,6 +1,7 @@
 //! What a proxy tells of each pool as a whole: its servers and its map, the search for its servers, and its
 //! hot keys; the latter two are told by `stats proxy` and `stats hotkeys` in words.
 
+use crate::stats::counters::BundleCounts;
 use crate::stats::hot_keys::{HotKeySum, sums};
 use crate::stats::process::{DiscoveryStats, PoolStats, ProcessStats};
 use evenkeel_control::exposition::Text;
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 /// What the names of metrics begin with: of pools, of lists of servers.
 pub(crate) const OF_POOL: &str = "evenkeel_proxy_pool_";
 pub(crate) const OF_LISTS: &str = "evenkeel_proxy_pool_lists_";
+pub(crate) const OF_BUNDLES: &str = "evenkeel_proxy_pool_bundle_";
 
 /// What is told of the hot keys of a pool. The keys are not: there is no end of them, and some are secret.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,6 +68,11 @@ pub(crate) fn render(text: &mut Text, process: &ProcessStats) {
         .iter()
         .map(|it| (vec![("pool", &*it.pool)], &it.counts));
     text.shown(OF_LISTS, Counts::SHOWN, counts);
+    let bundles = process.pools.iter().filter_map(|pool| {
+        let counts = pool.bundles.as_ref()?;
+        Some((vec![("pool", &*pool.name)], counts))
+    });
+    text.shown(OF_BUNDLES, BundleCounts::SHOWN, bundles);
     text.families(OF_POOL, HOT_KEYS, &hot_keys(process));
 }
 
@@ -99,6 +106,7 @@ mod tests {
             plan: map_epoch.map(|epoch| epoch + 20),
             servers: 3,
             watches,
+            bundles: None,
         };
         let hot = |key: &str, reads_per_second, gamma| HotKeyReport {
             pool: "busy".into(),

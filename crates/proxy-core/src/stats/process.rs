@@ -1,6 +1,6 @@
 //! What one worker has counted, and what the driver knows of the whole process when statistics are asked for.
 
-use crate::stats::counters::{BackendCounters, ProxyStats};
+use crate::stats::counters::{BackendCounters, BundleCounts, ProxyStats};
 use crate::stats::hot_keys::HotKeyReport;
 use crate::stats::latency::Latency;
 use crate::stats::route_stats::{RouteStats, add_route};
@@ -203,6 +203,8 @@ pub struct PoolStats {
     pub servers: u64,
     /// Whether its hot keys are looked for.
     pub watches: bool,
+    /// What copies of its items would save, where that is counted.
+    pub bundles: Option<BundleCounts>,
 }
 
 /// Adds what another worker sees of a pool. Workers may differ for a moment.
@@ -214,6 +216,10 @@ pub(crate) fn add_pool(sum: &mut Vec<PoolStats>, more: PoolStats) {
             known.plan = known.plan.min(more.plan);
             known.servers = known.servers.max(more.servers);
             known.watches |= more.watches;
+            match (&mut known.bundles, &more.bundles) {
+                (Some(sum), Some(more)) => sum.add(more),
+                (sum, more) => *sum = sum.or(*more),
+            }
         }
         None => sum.push(more),
     }

@@ -11,6 +11,7 @@ mod latency;
 mod limited;
 mod merging;
 mod moves;
+mod observed;
 mod per_route;
 mod plain_hot_keys;
 mod plain_hot_reads;

@@ -18,6 +18,7 @@ pub fn pool(name: &str, kind: PoolKind) -> PoolConfig {
         name: name.into(),
         kind,
         settings: PoolSettings::default(),
+        bundles: None,
     }
 }
 

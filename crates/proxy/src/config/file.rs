@@ -2,6 +2,7 @@
 //! every key.
 
 use super::adaptive::ring;
+use super::bundles::copies_observed;
 use super::diagnostic::{Problem, Rejection, did_you_mean};
 use super::front::{FRONT_KEYS, Front, front};
 use super::hot_keys::hot_keys;
@@ -83,6 +84,8 @@ const POOL_KEYS: &[&str] = &[
     "hot_keys",
     "hot_keys_lease",
     "hot_keys_replicas",
+    "copies",
+    "bundle",
 ];
 
 const ROUTE_KEYS: &[&str] = &[
@@ -366,6 +369,7 @@ fn pool(
     let tls = tls(reader, section);
     let servers = servers(reader, name, section)?;
     let ring = ring(reader, section, &servers);
+    let copies_observed = copies_observed(reader, section, &servers);
     Some(PoolPlan {
         name: Arc::from(name),
         servers,
@@ -376,6 +380,7 @@ fn pool(
             ..settings
         },
         ring,
+        copies_observed,
     })
 }
 

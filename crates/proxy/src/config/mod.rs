@@ -2,6 +2,7 @@
 //! before the file.
 
 mod adaptive;
+mod bundles;
 mod diagnostic;
 mod file;
 mod front;
@@ -29,8 +30,8 @@ use evenkeel_member::access::Access as CoordinatorAccess;
 use evenkeel_protocol::Limits;
 use evenkeel_proxy_core::limits::REQUESTS_PER_TURN;
 use evenkeel_proxy_core::{
-    Access, DEFAULT_POOL, Failover, OnDown, PoolConfig, PoolKind, PoolSettings, ProxyConfig,
-    Revision, RouteTable, ServerList,
+    Access, Bundles, DEFAULT_POOL, Failover, OnDown, PoolConfig, PoolKind, PoolSettings,
+    ProxyConfig, Revision, RouteTable, ServerList,
 };
 use evenkeel_runtime::{ListenSpec, TlsOptions, UsageError};
 use file::File;
@@ -203,8 +204,15 @@ impl Settings {
                     })?)
                 }
             };
+            let bundles = match (&kind, plan.copies_observed) {
+                (PoolKind::Memcached(list), Some(copies)) => {
+                    Some(Arc::new(Bundles::new(list, copies)))
+                }
+                _ => None,
+            };
             Ok(PoolConfig {
                 name: Arc::clone(&plan.name),
+                bundles,
                 kind,
                 settings: PoolSettings {
                     tls: plan.tls.as_ref().map(|way| ways.id(way)),
@@ -299,6 +307,7 @@ fn pool_of_flags(args: &Args) -> Result<PoolPlan, UsageError> {
         servers,
         follows: None,
         ring: None,
+        copies_observed: None,
         tls: None,
         settings: PoolSettings {
             connect_timeout: args.connect_timeout.unwrap_or(default.connect_timeout),

@@ -16,6 +16,8 @@ pub struct PoolPlan {
     pub follows: Option<ClusterSpec>,
     /// How its ring begins, if its hash space follows the load.
     pub ring: Option<RingWish>,
+    /// How many copies of each item are supposed when its multi-gets are looked at, if they are.
+    pub copies_observed: Option<u8>,
     /// How TLS is spoken with them; `None` for plain connections.
     pub tls: Option<TlsWay>,
     /// All but the number of the way in which TLS is spoken.

@@ -115,6 +115,43 @@ fn limits_of_multi_gets_are_of_the_process_and_of_routes() {
 }
 
 #[test]
+fn copies_are_supposed_in_pools_with_a_list() {
+    let text = "[pools.a]\nservers = [\"h\"]\nbundle = \"observe\"\ncopies = 4\n[pools.b]\nservers = [\"i\"]\n\
+                bundle = \"off\"\ncopies = 2\n[[routes]]\npool = \"a\"\n";
+    let settings = read_text(text, &[]).unwrap();
+    let copies: Vec<_> = (settings.pools.iter())
+        .map(|pool| pool.copies_observed)
+        .collect();
+    assert_eq!(copies, [Some(4), None]);
+    for (lines, words) in [
+        (
+            "servers = [\"h\"]\nbundle = \"observe\"",
+            "say how many copies",
+        ),
+        ("servers = [\"h\"]\ncopies = 2", "copies goes with bundle"),
+        (
+            "servers = [\"h\"]\nbundle = \"on\"\ncopies = 2",
+            "use \"off\" or \"observe\"",
+        ),
+        (
+            "servers = [\"h\"]\nbundle = \"observe\"\ncopies = 9",
+            "copies is 2 to 8",
+        ),
+        (
+            "coordinator = \"h\"\nbundle = \"observe\"\ncopies = 2",
+            "whose list says",
+        ),
+    ] {
+        let refused = read_text(&format!("[pools.a]\n{lines}\n"), &[]).unwrap_err();
+        let told = format!("{refused:?}");
+        assert!(
+            told.contains(&words.replace('"', "\\\"")),
+            "{lines}: {told}"
+        );
+    }
+}
+
+#[test]
 fn the_example_can_be_used_and_means_what_it_says() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -424,7 +461,7 @@ const BAD: &[(&str, &str)] = &[
         "[pools.a]\nservers = [\"h\"]\nreqest_timeout = \"1s\"\n",
         "3:1: pool \"a\" has no key \"reqest_timeout\"; did you mean \"request_timeout\"? (it has \
          servers, servers_file, dns, srv, refresh, family, tls, tls_ca, tls_server_name, tls_cert, tls_key, auth_file, distribution, hash, hash_tag, start, coordinator, cluster, connect_timeout, \
-         request_timeout, on_down, allow_flush, warm_from, warm_fill, pool_coordinator, failover, gutter, failover_ttl, flush_on_return, collapse, hot_keys, hot_keys_lease, hot_keys_replicas)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
+         request_timeout, on_down, allow_flush, warm_from, warm_fill, pool_coordinator, failover, gutter, failover_ttl, flush_on_return, collapse, hot_keys, hot_keys_lease, hot_keys_replicas, copies, bundle)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
     ),
     (
         "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"aa\"\n",

@@ -12,6 +12,7 @@ mod membership;
 mod memcached_pool;
 mod metrics;
 mod name_service;
+mod observed;
 mod patience;
 mod plain_hot_keys;
 mod request_log;

@@ -217,6 +217,7 @@ pub(super) fn config(servers: usize, on_down: OnDown) -> ProxyConfig {
         name: FORMER_POOL.into(),
         kind: PoolKind::Memcached(server_list(0..first_own)),
         settings,
+        bundles: None,
     });
     config.limits.item_size_max = ITEM_SIZE_MAX;
     config

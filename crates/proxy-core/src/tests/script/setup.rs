@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Options of the first pool, or of the pool that they stand with: `on_down=error`, `allow_flush`, `flush_on_return`, `collapse=off`,
-//! `failover=next` or `=POOL`, `warm_from=POOL`, `warm_fill=off`, `follows`, `adaptive`, `request_timeout=MS`, `login=NAME:PASSWORD`; of the proxy `version=TEXT`, `limit_keys`, `auth=text:NAME:PASSWORD` or
+//! `failover=next` or `=POOL`, `warm_from=POOL`, `warm_fill=off`, `follows`, `adaptive`, `observe=COPIES`, `request_timeout=MS`, `login=NAME:PASSWORD`; of the proxy `version=TEXT`, `limit_keys`, `auth=text:NAME:PASSWORD` or
 //! `auth=sasl:…`; of a route `reads`, `writes`, `read_only`, `strip`, `add=PREFIX`, `ttl=MIN..MAX`, `limit=50%,5ms`.
 //!
 //! Later `now` goes before what changes: `now list s2 s3`, `now allow_flush`.
@@ -105,6 +105,7 @@ pub fn change(config: &mut ProxyConfig, words: &[&str]) -> Result<(), String> {
                 name: Arc::from(*name),
                 kind: memcached(ports?),
                 settings: PoolSettings::default(),
+                bundles: None,
             });
             let last = config.pools.len() - 1;
             options
@@ -161,6 +162,13 @@ fn set(config: &mut ProxyConfig, pool: usize, option: &str) -> Result<(), String
                 },
                 credentials: Some(Arc::new(credentials)),
             };
+        }
+        ("observe", _) => {
+            let PoolKind::Memcached(list) = &config.pools[pool].kind else {
+                return Err("only a list of servers is observed".to_owned());
+            };
+            let copies = u8::try_from(number()?).map_err(|_| "how many copies?")?;
+            config.pools[pool].bundles = Some(Arc::new(Bundles::new(list, copies)));
         }
         ("limit_keys", "") => config.limit_keys = true,
         ("version", version) => version.clone_into(&mut config.version),
