@@ -50,6 +50,12 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// Transactions by so many for a request, and behind them in brackets the copies that are stored for one.
+    pub fn shown(&self, plain: f64) -> String {
+        let fills = self.by_request(self.fills);
+        format!("{:.2} ({fills:.2})", self.tally.tpr() / plain)
+    }
+
     /// How many of something a user's request has.
     pub fn by_request(&self, count: u64) -> f64 {
         count as f64 / self.tally.requests as f64

@@ -1,7 +1,7 @@
 //! Replicate and Bundle, Figures 9 and 10: requests that come together are covered as one.
 
 use super::bundles::Items;
-use super::caches::{Rule, Setting, measure, requests};
+use super::caches::{Found, Rule, Setting, measure, requests};
 use super::figure_8::{JUDGED_MEMORY, MEMORY};
 use super::sources::SOURCES;
 use super::{COPIES_NAME, Experiment, JUDGED_AT, PLACEMENT_NAME};
@@ -31,17 +31,18 @@ const COPIES: [usize; 4] = [1, 2, 3, 4];
 /// Requests that are covered as one.
 const MERGED: [u32; 3] = [1, 2, 4];
 
-/// Transactions of a user's request.
-type Tpr<'a> = &'a dyn Fn(u32, f64, usize) -> f64;
+/// What is found by how many requests are merged, memory and copies.
+type Measured<'a> = &'a dyn Fn(u32, f64, usize) -> Found;
 
 fn figure_9(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
-    let mut report = of_graphs(experiment, run, &|name, tpr, report| {
+    of_graphs(experiment, run, &|name, found, report| {
+        let tpr = |merged, memory, copies| found(merged, memory, copies).tally.tpr();
         for merged in &MERGED[1..] {
             let title = format!("{name}: {merged} requests as one, by the same without copies");
             report
                 .tables
                 .push(by_memory(&title, &COPIES[1..], &|memory, copies| {
-                    tpr(*merged, memory, copies) / tpr(*merged, memory, 1)
+                    found(*merged, memory, copies).shown(tpr(*merged, memory, 1))
                 }));
         }
         let saved = |merged| tpr(merged, JUDGED_MEMORY, 4) / tpr(merged, JUDGED_MEMORY, 1);
@@ -52,13 +53,12 @@ fn figure_9(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
             format!("{two:.2} of two, {alone:.2} of one"),
             Some(two > alone),
         ));
-    })?;
-    report.note("Copies take what ordinary items leave, and items ride along. Transactions are those of both rounds of reads.");
-    Ok(report)
+    })
 }
 
 fn figure_10(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
-    let mut report = of_graphs(experiment, run, &|name, tpr, report| {
+    of_graphs(experiment, run, &|name, found, report| {
+        let tpr = |merged, memory, copies| found(merged, memory, copies).tally.tpr();
         for merged in MERGED {
             let how = match merged {
                 1 => "alone".to_owned(),
@@ -68,7 +68,7 @@ fn figure_10(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
             report
                 .tables
                 .push(by_memory(&title, &COPIES, &|memory, copies| {
-                    tpr(merged, memory, copies)
+                    found(merged, memory, copies).shown(1.0)
                 }));
         }
         let (neither, copies) = (tpr(1, JUDGED_MEMORY, 1), tpr(1, JUDGED_MEMORY, 4));
@@ -79,16 +79,14 @@ fn figure_10(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
             format!("{copies:.2}, {merged:.2}, {both:.2} of {neither:.2}"),
             Some(both < copies.min(merged)),
         ));
-    })?;
-    report.note("Copies take what ordinary items leave, and items ride along. Transactions are those of both rounds of reads.");
-    Ok(report)
+    })
 }
 
 /// A report of both graphs, of each of which something is told.
 fn of_graphs(
     experiment: &Experiment,
     run: &Run,
-    tell: &dyn Fn(&str, Tpr, &mut Report),
+    tell: &dyn Fn(&str, Measured, &mut Report),
 ) -> anyhow::Result<Report> {
     let mut report = run.report(experiment);
     report.settings = vec![
@@ -100,7 +98,7 @@ fn of_graphs(
     for source in &SOURCES {
         let graph = source.load(run, &mut report.notes)?;
         let items = Items::new(graph.users() as u32, JUDGED_AT, COPIES[COPIES.len() - 1])?;
-        let tpr = |merged, memory, copies| {
+        let found = |merged, memory, copies| {
             let setting = Setting {
                 copies,
                 // Without copies more memory changes nothing.
@@ -110,22 +108,22 @@ fn of_graphs(
                 merged,
             };
             measure(run, source.name, (&items, &graph), setting)
-                .tally
-                .tpr()
         };
-        tell(source.name, &tpr, &mut report);
+        tell(source.name, &found, &mut report);
     }
+    report.note(
+        "Copies take what ordinary items leave, and items ride along. Transactions are those of both rounds of reads; in brackets stand the copies that are \
+         stored for a user's request.",
+    );
     Ok(report)
 }
 
 /// A row for each memory, a column for each number of copies.
-fn by_memory(title: &str, copies: &[usize], cell: &dyn Fn(f64, usize) -> f64) -> Table {
+fn by_memory(title: &str, copies: &[usize], cell: &dyn Fn(f64, usize) -> String) -> Table {
     let names: Vec<String> = copies.iter().map(usize::to_string).collect();
     let mut table = Table::new(title, &format!("memory|copies: {}", names.join("|")));
     for memory in MEMORY {
-        let cells = copies
-            .iter()
-            .map(|&copies| format!("{:.2}", cell(memory, copies)));
+        let cells = copies.iter().map(|&copies| cell(memory, copies));
         table.row([format!("{memory:.2}")].into_iter().chain(cells));
     }
     table
@@ -149,7 +147,8 @@ mod tests {
         let report = figure_9(&FIGURE_9, &run).unwrap();
         let roomy = report.tables.iter().flat_map(|table| &table.rows[4..]);
         for cell in roomy.flat_map(|row| &row[1..]) {
-            assert!(cell.parse::<f64>().unwrap() < 1.0, "{cell}");
+            let (by_plain, _) = cell.split_once(' ').unwrap();
+            assert!(by_plain.parse::<f64>().unwrap() < 1.0, "{cell}");
         }
     }
 }
