@@ -1,11 +1,11 @@
 //! Commands as homes are sent them: what each would do to a key.
 
 use super::server::ITEM_SIZE_MAX;
-use evenkeel_schemes::generation::taken_apart;
 use evenkeel_protocol::{
     Direction, KeyScratch, Limits, Meta, Request, RequestOutcome, Store, StoreMode, StoreVerb,
     parse_request,
 };
+use evenkeel_schemes::generation::taken_apart;
 
 /// What a command would do.
 #[derive(Clone, Debug, PartialEq, Eq)]

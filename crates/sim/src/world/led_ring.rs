@@ -135,7 +135,9 @@ impl LedRing {
 
 impl KnownPlan {
     pub fn new(plan: Arc<RingPlan>) -> Self {
-        let after = plan.moved().expect("a coordinator makes plans that are some");
+        let after = plan
+            .moved()
+            .expect("a coordinator makes plans that are some");
         let mut known = KnownPlan {
             list: Placement::new(&plan.placement).expect("sound servers"),
             after,
@@ -145,7 +147,8 @@ impl KnownPlan {
         };
         let (before, after) = (&known.plan.ring, &known.after);
         let ends = before.slices().iter().chain(after.slices());
-        let both = ends.map(|slice| [before, after].map(|ring| ring.slices()[ring.slice_of(slice.end)]));
+        let both =
+            ends.map(|slice| [before, after].map(|ring| ring.slices()[ring.slice_of(slice.end)]));
         let moved = both.filter(|[from, to]| from.generation != to.generation);
         let (givers, getters): (Vec<u16>, Vec<u16>) =
             moved.map(|[from, to]| (from.owner, to.owner)).unzip();
@@ -164,7 +167,9 @@ impl KnownPlan {
     pub fn place(&self, server: usize) -> Option<u16> {
         let port = worker_ports(server, 1)[0];
         let mut listed = (0..).zip(&self.plan.placement.servers);
-        listed.find(|(_, it)| it.port == port).map(|(place, _)| place)
+        listed
+            .find(|(_, it)| it.port == port)
+            .map(|(place, _)| place)
     }
 
     /// The ring by which requests go at a stage.

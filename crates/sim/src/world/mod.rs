@@ -190,7 +190,8 @@ impl World {
         let process = Process::new(&mut random, true, drift);
         // One that has just begun makes no ring.
         let age = has_ring.then_some(YOUNG_FOR);
-        let coordinator = Coordinator::new(process, initial, random.seed(), age.unwrap_or_default());
+        let coordinator =
+            Coordinator::new(process, initial, random.seed(), age.unwrap_or_default());
         let led = is_led.then(|| {
             let saved = coordinator.core.saved_state();
             Led::new(count, &config, ring, saved, &mut random)
@@ -550,8 +551,7 @@ impl World {
         let is_gone = |server: &Server| server.boot.0 != 0 && !server.process.alive;
         let ring = self.led.as_ref().and_then(|led| led.ring.as_ref());
         let is_needed = |server| ring.is_none_or(|ring| ring.needs(server));
-        (self.servers.iter().enumerate())
-            .any(|(server, of)| is_gone(of) && is_needed(server))
+        (self.servers.iter().enumerate()).any(|(server, of)| is_gone(of) && is_needed(server))
     }
 
     fn at(&mut self, at: Nanos, event: Event) {

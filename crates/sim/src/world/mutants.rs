@@ -190,7 +190,10 @@ impl World {
 
     /// With a fault: the unique that an application names to swap a key, as if uniques were shown as they are and taken as they come.
     pub(super) fn unmasked(&self, key: usize, unique: u64) -> u64 {
-        let led = self.led.as_ref().filter(|_| self.has_fault(Fault::MasksLeftOut));
+        let led = self
+            .led
+            .as_ref()
+            .filter(|_| self.has_fault(Fault::MasksLeftOut));
         let known = led.and_then(|led| led.ring.as_ref()?.known.as_ref());
         let (Some(led), Some(known)) = (led, known) else {
             return unique;

@@ -87,8 +87,9 @@ impl World {
             self.trouble_the_beginning(begins);
         }
         // Of a ring's servers little is asked that moves, so that little of it would be under way.
-        if self.has_ring() && self.random.chance(1, 2) {
-            self.break_at_the_beginning(self.time + 400 * MS);
+        let soon = self.time + 400 * MS;
+        if self.has_ring() && soon < self.plan.quiet_from() && self.random.chance(1, 2) {
+            self.break_at_the_beginning(soon);
         }
         let count = 1 + self.random.index(3);
         for _ in 0..count {

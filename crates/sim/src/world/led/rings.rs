@@ -218,7 +218,9 @@ impl World {
                     ..*of
                 };
                 request.parts = known.plan.moves.iter().map(back).collect();
-                givers = (0..self.servers.len()).filter(|it| led.is_own(*it)).collect();
+                givers = (0..self.servers.len())
+                    .filter(|it| led.is_own(*it))
+                    .collect();
             }
             2 => {
                 let to = known.place(to).filter(|_| to != from)?;
@@ -352,7 +354,10 @@ impl World {
         };
         let told: Vec<_> = led.followed.iter().map(|followed| followed.told).collect();
         if view.goal != view.stage || told.iter().any(|told| *told != Some(led.step)) {
-            let words = format!("the ring is at {:?}, and its proxies were told {told:?}", led.step);
+            let words = format!(
+                "the ring is at {:?}, and its proxies were told {told:?}",
+                led.step
+            );
             return Some(format!("{words}: {}", view.hint));
         }
         let dead = self.dead_owner()?;
