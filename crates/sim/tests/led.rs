@@ -1,4 +1,4 @@
-//! Pools of plain servers that are led to other ones while applications work, run from seeds.
+//! Pools of plain servers that are led to other ones, or have a ring whose parts change hands, while applications work, run from seeds.
 //!
 //! `EVENKEEL_SEED=n` runs one seed alone; `evenkeel sim replay n --led` tells its story. An ordinary run takes a share of the seeds, from
 //! `EVENKEEL_SEEDS_FROM` on; `EVENKEEL_NIGHTLY=1` takes all, and `EVENKEEL_SIM_SEEDS=n` so many.
@@ -9,31 +9,41 @@ mod pins;
 
 use common::from_environment;
 use evenkeel_sim::many;
-use evenkeel_sim::world::{Fault, Plan, Report, World};
+use evenkeel_sim::world::{Fault, Plan, Report, Swarm, World};
 
-/// Seeds of the nightly run.
-const SEEDS: u64 = 500;
+/// Seeds of the nightly run: in about half of them the pool has a ring.
+const SEEDS: u64 = 1_000;
 
 /// Those of an ordinary run.
-const SEEDS_SHARE: u64 = 40;
+const SEEDS_SHARE: u64 = 80;
 
 /// Seeds in which a fault built in on purpose must be noticed.
-const FAULT_SEEDS: u64 = 400;
+const FAULT_SEEDS: u64 = 1_000;
 
 /// How long a run lasts, in virtual nanoseconds.
 const LENGTH: u64 = 21_000_000_000;
 
-/// The first seed in which each fault is noticed, as far as is known.
-const PINS: [(Fault, u64); 9] = [
-    (Fault::AcknowledgedEarly, 15),
+/// The first seed in which each fault is noticed where no pool has a ring, as far as is known.
+const PINS: [(Fault, u64); 6] = [
+    (Fault::AcknowledgedEarly, 126),
     (Fault::StageKept, 0),
-    (Fault::StepsRushed, 17),
-    (Fault::FillsUnguarded, 48),
+    (Fault::StepsRushed, 136),
+    (Fault::FillsUnguarded, 90),
     (Fault::MarksShown, 0),
     (Fault::FormerKept, 3),
-    (Fault::GenerationsReused, 0),
-    (Fault::MasksLeftOut, 0),
-    (Fault::OldRingKept, 0),
+];
+
+/// The same where each has one.
+const PINS_OF_RINGS: [(Fault, u64); 9] = [
+    (Fault::AcknowledgedEarly, 245),
+    (Fault::StageKept, 0),
+    (Fault::StepsRushed, 83),
+    (Fault::FillsUnguarded, 215),
+    (Fault::MarksShown, 0),
+    (Fault::FormerKept, 3),
+    (Fault::GenerationsReused, 210),
+    (Fault::MasksLeftOut, 220),
+    (Fault::OldRingKept, 11),
 ];
 
 fn plan(seed: u64) -> Plan {
@@ -41,7 +51,7 @@ fn plan(seed: u64) -> Plan {
 }
 
 #[test]
-fn pools_that_are_led_to_other_servers_show_nothing_old_whatever_goes_wrong() {
+fn pools_and_rings_that_are_led_show_nothing_old_whatever_goes_wrong() {
     let seeds = match from_environment("EVENKEEL_SEED") {
         Some(seed) => seed..seed + 1,
         None => {
@@ -82,21 +92,31 @@ fn pools_that_are_led_to_other_servers_show_nothing_old_whatever_goes_wrong() {
 
 #[test]
 fn the_same_seed_gives_the_same_events_while_a_pool_is_led() {
-    for seed in 0..3 {
-        let [a, b] = [0, 1].map(|_| World::new(plan(seed)).run().report);
+    for (seed, has_ring) in [(0, false), (1, true), (2, false), (3, true)] {
+        let [a, b] = [0, 1].map(|_| World::new(chosen(seed, has_ring)).run().report);
         assert_eq!(a, b, "seed {seed}");
     }
 }
 
-fn noticed(fault: Fault, seed: u64) -> Option<String> {
-    let outcome = World::new(plan(seed).with_fault(fault)).run();
-    outcome.violations.into_iter().next()
+/// A seed with a ring or without, whichever it draws.
+fn chosen(seed: u64, has_ring: bool) -> Plan {
+    let plan = plan(seed);
+    Plan {
+        swarm: Swarm {
+            has_ring,
+            ..plan.swarm
+        },
+        ..plan
+    }
+}
+
+fn noticed(plan: Plan) -> Option<String> {
+    World::new(plan).run().violations.into_iter().next()
 }
 
 /// The first seed in which something is noticed, and what.
-fn search(fault: Fault) -> Option<(u64, String)> {
+fn search(plan: impl Fn(u64) -> Plan + Sync) -> Option<(u64, String)> {
     let mut first = None;
-    let plan = |seed| plan(seed).with_fault(fault);
     many::run(0..FAULT_SEEDS, many::cores(), plan, |seed, outcome| {
         let violation = outcome.violations.into_iter().next();
         first = violation.map(|words| (seed, words));
@@ -105,7 +125,22 @@ fn search(fault: Fault) -> Option<(u64, String)> {
     first
 }
 
+fn are_noticed(faults: impl IntoIterator<Item = Fault>, pins: &[(Fault, u64)], has_ring: bool) {
+    let plan = |fault| move |seed| chosen(seed, has_ring).with_fault(fault);
+    let noticed = |fault, seed| noticed(plan(fault)(seed));
+    pins::are_noticed(faults, pins, noticed, |fault| search(plan(fault)));
+}
+
 #[test]
 fn faults_built_in_on_purpose_are_noticed_in_pools_that_are_led() {
-    pins::are_noticed(Fault::LED, &PINS, noticed, search);
+    are_noticed(Fault::LED, &PINS, false);
+}
+
+#[test]
+fn faults_built_in_on_purpose_are_noticed_in_rings() {
+    are_noticed(
+        Fault::LED.into_iter().chain(Fault::RING),
+        &PINS_OF_RINGS,
+        true,
+    );
 }

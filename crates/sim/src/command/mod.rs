@@ -48,7 +48,7 @@ pub struct ClusterArgs {
     #[arg(long)]
     pub plain: bool,
 
-    /// The same, with a pool in each seed that is led to other servers
+    /// The same, with a pool in each seed that is led to other servers, or whose ring changes
     #[arg(long, conflicts_with = "atomic")]
     pub led: bool,
 
@@ -100,7 +100,9 @@ fn servers(text: &str) -> Result<usize, String> {
 fn mutant(text: &str) -> Result<Fault, String> {
     let known = || {
         let all = Fault::ALL.into_iter().chain(Fault::PLAIN);
-        all.chain(Fault::ATOMIC).chain(Fault::LED)
+        all.chain(Fault::ATOMIC)
+            .chain(Fault::LED)
+            .chain(Fault::RING)
     };
     let names = || {
         known()

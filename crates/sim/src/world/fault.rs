@@ -92,14 +92,18 @@ impl Fault {
         Fault::WritesRepeated,
     ];
 
-    /// Those of pools that are led to other servers.
-    pub const LED: [Fault; 9] = [
+    /// Those of pools that are led to other servers, and of rings.
+    pub const LED: [Fault; 6] = [
         Fault::AcknowledgedEarly,
         Fault::StageKept,
         Fault::StepsRushed,
         Fault::FillsUnguarded,
         Fault::MarksShown,
         Fault::FormerKept,
+    ];
+
+    /// Those of rings alone.
+    pub const RING: [Fault; 3] = [
         Fault::GenerationsReused,
         Fault::MasksLeftOut,
         Fault::OldRingKept,

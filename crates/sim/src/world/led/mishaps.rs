@@ -8,11 +8,15 @@ use super::super::led_report::Mischance;
 use super::super::swarm::{Hazard, Hazards};
 use super::super::units::{MS, SECOND};
 use crate::history::Nanos;
+use evenkeel_coordinator_core::limits::CLOSING_MIN;
 use evenkeel_schemes::stage::Stage;
 
 /// How soon something goes wrong when a stage has begun: `quiesced` takes some milliseconds.
 const SOON: Nanos = 8 * MS;
 const SOMETIME: Nanos = 1_500 * MS;
+
+/// How long a change is closing at the least.
+const CLOSING: Nanos = CLOSING_MIN.as_nanos() as Nanos;
 
 /// How late what a broken connection carried arrives at most.
 const LAG_MAX: Nanos = 1_500 * MS;
@@ -86,9 +90,8 @@ impl World {
         if stage == Stage::Former && self.time < begins {
             self.trouble_the_beginning(begins);
         }
-        // Of a ring's servers little is asked that moves, so that little of it would be under way.
-        if self.has_ring() && self.random.chance(1, 2) {
-            self.break_at_the_beginning(self.time + 400 * MS);
+        if self.has_ring() {
+            self.trouble_a_stage(stage);
         }
         let count = 1 + self.random.index(3);
         for _ in 0..count {
@@ -114,8 +117,22 @@ impl World {
         }
     }
 
+    /// Of a ring's servers little is asked that moves, so that little of it would be under way; and the next plan follows soon when one is done.
+    fn trouble_a_stage(&mut self, stage: Stage) {
+        if self.random.chance(1, 2) {
+            let soon = self.time + self.random.between(40, 300) * MS;
+            self.break_at_the_beginning(soon);
+        }
+        if stage == Stage::Closing && self.random.chance(1, 2) {
+            self.stop_over_the_beginning(self.time + CLOSING);
+        }
+    }
+
     /// A former server has stores to carry out that were given up, and goes on when the change has begun, or much later.
     fn stop_over_the_beginning(&mut self, begins: Nanos) {
+        if begins >= self.plan.quiet_from() {
+            return;
+        }
         let servers = self.givers_to_be();
         let server = servers[self.random.index(servers.len())];
         let length = match self.random.below(4) {
@@ -131,6 +148,9 @@ impl World {
     /// Everything takes a little longer when the change begins, so that much is under way between its steps. What was sent to former
     /// servers just before arrives when others are asked already.
     fn break_at_the_beginning(&mut self, begins: Nanos) {
+        if begins >= self.plan.quiet_from() {
+            return;
+        }
         let (by, length) = (self.random.between(2, 16), self.random.between(500, 5_000));
         let until = (begins + length * MS).min(self.plan.quiet_from());
         let from = begins.saturating_sub(300 * MS);

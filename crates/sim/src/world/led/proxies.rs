@@ -125,7 +125,7 @@ impl World {
             },
             (Some(_), None) => return,
         };
-        let is_old = returns && followed.told.is_none();
+        let is_old = returns && ring.is_some() && followed.told.is_none();
         followed.told = Some(news.step);
         followed.ring.clone_from(&ring);
         let host = self.servers.len() + proxy;
