@@ -182,6 +182,11 @@ impl Member {
         process.is_some_and(|process| process.ready_line().is_some())
     }
 
+    /// What it is for.
+    pub fn role(&self) -> &'static str {
+        self.plan.role
+    }
+
     /// The last line that this life said on standard error.
     pub fn last_error(&self) -> Option<&str> {
         self.last_error.as_deref()

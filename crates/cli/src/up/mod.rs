@@ -8,11 +8,14 @@
 mod args;
 mod cluster;
 mod demo;
+mod lines;
 mod member;
+mod processes;
 
 pub use args::Args;
 
-use cluster::{Cluster, Outcome};
+use cluster::Cluster;
+use processes::Outcome;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -33,8 +36,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if cluster.start(args)? == Outcome::Done {
         announce(&cluster)?;
         loop {
-            let outcome = cluster.tend(Instant::now() + NOTICE_INTERVAL);
-            for notice in cluster.take_notices() {
+            let outcome = cluster.processes.tend(Instant::now() + NOTICE_INTERVAL);
+            for notice in cluster.processes.take_notices() {
                 eprintln!("evenkeel up: {notice}");
             }
             if outcome == Outcome::Stopped {
@@ -42,7 +45,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             }
         }
     }
-    cluster.stop();
+    cluster.processes.stop();
     Ok(())
 }
 
@@ -51,7 +54,11 @@ fn announce(cluster: &Cluster) -> anyhow::Result<()> {
     let proxy = cluster.proxy_address()?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "evenkeel up listening on {proxy}")?;
-    writeln!(out, "coordinator http://{}", cluster.coordinator_address()?)?;
+    writeln!(
+        out,
+        "coordinator http://{}",
+        cluster.processes.coordinator_address()?
+    )?;
     for server in cluster.servers() {
         if let (Some(address), Some(pid)) = (server.address(), server.pid()) {
             writeln!(out, "{} {address} (pid {pid})", server.name())?;

@@ -2,31 +2,7 @@
 
 use super::measure::Sample;
 use super::report::Phase;
-use evenkeel_bench::OutputFormat;
-use std::io::{self, Write};
 use std::time::Duration;
-
-/// Where progress is told: standard output, unless that is for a report that programs read.
-pub struct Lines(Box<dyn Write>);
-
-impl Lines {
-    /// Beside a report in this format.
-    pub fn beside(format: OutputFormat) -> Lines {
-        Lines(match format {
-            OutputFormat::Table => Box::new(io::stdout()),
-            OutputFormat::Json => Box::new(io::stderr()),
-        })
-    }
-
-    /// Says something in a line.
-    ///
-    /// # Errors
-    /// When the output cannot be written to.
-    pub fn say(&mut self, words: &str) -> io::Result<()> {
-        let words: String = words.chars().filter(|c| !c.is_control()).collect();
-        writeln!(self.0, "{words}")
-    }
-}
 
 /// The last second of a phase, in a line of 80 columns. `elapsed` is the time since the first phase began.
 pub fn of_second(elapsed: Duration, phase: Phase, sample: &Sample) -> String {

@@ -10,12 +10,13 @@ mod report;
 mod workload;
 
 use super::args::{Args, DemoArgs};
-use super::cluster::{Cluster, Outcome};
+use super::cluster::Cluster;
+use super::lines::Lines;
+use super::processes::Outcome;
 use anyhow::{Context, bail, ensure};
 use evenkeel_bench::{Counters, Driver, LoadHandle, LoadPlan, OutputFormat};
 use evenkeel_coordinator_core::Mode;
 use evenkeel_runtime::{UsageError, raise_descriptor_limit};
-use lines::Lines;
 use measure::{Probe, Sample};
 use report::{DemoReport, Phase, PhaseReport};
 use std::io::{IsTerminal, Write};
@@ -110,8 +111,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     {
         Stage::set(args, &mut cluster, &mut lines)?.play(&phases, &mut report)?;
     }
-    report.restarts = cluster.restarts();
-    cluster.stop();
+    report.restarts = cluster.processes.restarts();
+    cluster.processes.stop();
     let text = match demo.format {
         OutputFormat::Table => report.to_table(report_width()),
         OutputFormat::Json => report.to_json()?,
@@ -132,7 +133,7 @@ fn fill(demo: &DemoArgs, cluster: &mut Cluster, lines: &mut Lines) -> anyhow::Re
     for _ in 0..FILL_ATTEMPTS {
         let mut load = start_load(workload::fill(demo, cluster.proxy_address()?)?)?;
         while !load.is_finished() {
-            if cluster.tend(Instant::now() + FILL_LOOK_INTERVAL) == Outcome::Stopped {
+            if cluster.processes.tend(Instant::now() + FILL_LOOK_INTERVAL) == Outcome::Stopped {
                 return Ok(Outcome::Stopped);
             }
             load.poll();
@@ -177,7 +178,7 @@ impl<'a> Stage<'a> {
             "{} servers, {} workers each; proxy {proxy}, coordinator http://{}",
             args.servers,
             args.threads,
-            cluster.coordinator_address()?
+            cluster.processes.coordinator_address()?
         ))?;
         lines.say(&workload::describe(demo, args.demo_rate()))?;
         let load = start_load(workload::plan(demo, args.demo_rate(), proxy)?)?;
@@ -236,7 +237,7 @@ impl<'a> Stage<'a> {
             next += SAMPLE_INTERVAL;
             self.switch_balancing();
             let outcome = self.wait_until(next);
-            for notice in self.cluster.take_notices() {
+            for notice in self.cluster.processes.take_notices() {
                 self.lines.say(&format!("note: {notice}"))?;
             }
             if outcome == Outcome::Stopped {
@@ -258,7 +259,7 @@ impl<'a> Stage<'a> {
     fn wait_until(&mut self, end: Instant) -> Outcome {
         loop {
             let until = end.min(Instant::now() + LOAD_LOOK_INTERVAL);
-            if self.cluster.tend(until) == Outcome::Stopped {
+            if self.cluster.processes.tend(until) == Outcome::Stopped {
                 return Outcome::Stopped;
             }
             if until == end {
