@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use evenkeel_testkit::{Client, EXIT_DEADLINE, Process, Signal, poll_until};
+use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_evenkeel");
 
@@ -71,13 +72,7 @@ impl Up {
 
     /// Process ids of all parts.
     fn children(&self) -> Vec<u32> {
-        let pid = self.process.pid();
-        // Every thread of a process has a list of the children that it started.
-        let path = format!("/proc/{pid}/task/{pid}/children");
-        let list = std::fs::read_to_string(path).expect("the parent runs");
-        list.split_whitespace()
-            .map(|pid| pid.parse().expect("a process id"))
-            .collect()
+        children_of(self.process.pid())
     }
 
     fn pid_of(&self, server: usize) -> u32 {
@@ -102,6 +97,15 @@ impl Up {
             },
         );
     }
+}
+
+fn children_of(pid: u32) -> Vec<u32> {
+    // Every thread of a process has a list of the children that it started.
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let list = std::fs::read_to_string(path).expect("the parent runs");
+    list.split_whitespace()
+        .map(|pid| pid.parse().expect("a process id"))
+        .collect()
 }
 
 fn is_gone(pid: u32) -> bool {
@@ -226,4 +230,74 @@ fn a_bad_flag_of_a_server_ends_it_with_one_line() {
         told.contains("server-1") && told.contains("--progress-timeout"),
         "{told}"
     );
+}
+
+/// How long a ring may take to follow its load: some ten slots of a second each, and a busy machine.
+const RING_DEADLINE: Duration = Duration::from_secs(300);
+
+/// Process ids of the memcacheds among these.
+fn memcacheds(children: Vec<u32>) -> Vec<u32> {
+    let is_memcached = |pid: &u32| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name.trim() == "memcached")
+    };
+    children.into_iter().filter(is_memcached).collect()
+}
+
+#[test]
+fn a_ring_of_memcacheds_follows_the_load_and_a_killed_one_comes_back() {
+    let files = tempfile::tempdir().expect("a temporary folder");
+    let mut up = Process::command("evenkeel up --adaptive", PROGRAM)
+        .args(["up", "--adaptive", "--memcached", "3", "--format", "json"])
+        .env("TMPDIR", files.path())
+        .spawn();
+    let coordinator = poll_until(RECOVERY_DEADLINE, "where the coordinator is", || {
+        let told = up.stderr_text();
+        assert!(up.is_running(), "{told}");
+        let (_, rest) = told.split_once("\ncoordinator http://")?;
+        let (address, _) = rest.split_once('\n')?;
+        Some(address.parse::<SocketAddr>().expect("an address"))
+    });
+    poll_until(RING_DEADLINE, "a plan that made the load more even", || {
+        let (_, text) = evenkeel_testkit::http::get(coordinator, "/api/v1/rings").ok()?;
+        let rings: Value = serde_json::from_str(&text).expect("JSON");
+        let outcomes = rings["rings"][0]["outcomes"].as_array()?;
+        let is_better = |it: &Value| it["after"].as_f64() < it["before"].as_f64();
+        let is_over = |it: &&Value| it["after"].is_number();
+        outcomes.iter().filter(is_over).any(is_better).then_some(())
+    });
+
+    let before = memcacheds(children_of(up.pid()));
+    assert_eq!(before.len(), 3);
+    kill(before[0]);
+    poll_until(RECOVERY_DEADLINE, "another memcached in its place", || {
+        let now = memcacheds(children_of(up.pid()));
+        (now.len() == 3 && !now.contains(&before[0])).then_some(())
+    });
+
+    let children = children_of(up.pid());
+    assert_eq!(children.len(), 9, "coordinator, three pairs, two proxies");
+    up.signal(Signal::Interrupt);
+    assert_eq!(up.wait(EXIT_DEADLINE).code(), Some(0));
+    assert!(children.into_iter().all(is_gone));
+    assert_eq!(files_in(files.path()), Vec::<PathBuf>::new());
+    let report: Value = serde_json::from_str(&up.stdout_text()).expect("nothing but JSON");
+    assert_eq!(report["restarts"], 1, "{report}");
+    assert_eq!(report["wrong_values"], 0, "{report}");
+    assert_eq!(report["settings"]["memcacheds"], 3);
+    assert!(report["first"]["max_by_mean"].is_number(), "{report}");
+    assert!(report["last"]["plan"].as_u64() >= Some(2), "{report}");
+}
+
+#[test]
+fn a_missing_memcached_is_told_in_one_line_with_its_package() {
+    let mut up = Process::command("evenkeel up --adaptive", PROGRAM)
+        .args(["up", "--adaptive"])
+        .env("PATH", "")
+        .spawn();
+    assert_eq!(up.wait(EXIT_DEADLINE).code(), Some(1));
+    let told = up.stderr_text();
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(told.contains("apt-get install memcached"), "{told}");
+    assert_eq!(up.stdout_text(), "");
 }

@@ -9,6 +9,9 @@ use std::net::SocketAddr;
 /// Most servers of one machine's cluster.
 const SERVERS_MAX: usize = 64;
 
+/// memcacheds with `--adaptive`. Of more than eight one would carry more than the mean by the hottest key alone, which no ring evens out.
+const MEMCACHEDS: std::ops::RangeInclusive<i64> = 2..=8;
+
 /// What a worker of the demo serves in a second: it sleeps for a millisecond for each key. So a few servers, and a load that overloads
 /// one of them, have room on a small machine.
 const DEMO_WORKER_RPS: u32 = 1000;
@@ -22,6 +25,7 @@ const CONNECTIONS: usize = 1024;
 
 /// Starts a coordinator, servers and a proxy on this machine; Ctrl-C stops everything.
 #[derive(Clone, Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("load").args(["demo", "adaptive"]).multiple(true))]
 pub struct Args {
     /// Servers [default: 4, with --demo 6]
     #[arg(
@@ -70,8 +74,23 @@ pub struct Args {
     #[arg(long)]
     pub demo: bool,
 
+    /// Let the ring of a pool of memcacheds follow a skewed load, and show who carries what: starts memcacheds, two proxies and a
+    /// coordinator
+    #[arg(
+        long,
+        conflicts_with_all = ["servers", "threads", "lease_ms", "listen", "server_arg"]
+    )]
+    pub adaptive: bool,
+
+    /// How the result is printed; with json, progress goes to standard error
+    #[arg(long, value_enum, default_value_t, requires = "load")]
+    pub format: OutputFormat,
+
     #[command(flatten)]
     pub of_demo: DemoArgs,
+
+    #[command(flatten)]
+    pub of_adaptive: AdaptiveArgs,
 }
 
 impl Args {
@@ -114,6 +133,10 @@ impl Args {
     /// Says which flag is wrong.
     pub fn check(&self) -> Result<(), UsageError> {
         match self.servers {
+            // Not told to the parser, which would let one have the other's flags then.
+            _ if self.demo && self.adaptive => Err(UsageError(
+                "--demo and --adaptive do not go together".into(),
+            )),
             1..=SERVERS_MAX => Ok(()),
             servers => Err(UsageError(format!(
                 "--servers {servers}: use 1 to {SERVERS_MAX}"
@@ -176,8 +199,90 @@ pub struct DemoArgs {
     /// Fixes keys, mix and arrivals
     #[arg(long, default_value_t = 1, value_name = "N", requires = "demo")]
     pub seed: u64,
+}
 
-    /// How the result is printed; with json, progress goes to standard error
-    #[arg(long, value_enum, default_value_t, requires = "demo")]
-    pub format: OutputFormat,
+/// Flags of what `--adaptive` shows.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "With --adaptive")]
+pub struct AdaptiveArgs {
+    /// memcacheds, each with a hard capacity of 2,000 keys a second
+    #[arg(
+        long,
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u16).range(MEMCACHEDS),
+        value_name = "N",
+        requires = "adaptive"
+    )]
+    pub memcached: u16,
+
+    /// Ends after so many seconds of load [default: when it is stopped]
+    #[arg(
+        long,
+        value_parser = clap::value_parser!(u64).range(1..=86_400),
+        value_name = "SECONDS",
+        requires = "adaptive"
+    )]
+    pub seconds: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn up(line: &str) -> Result<Args, String> {
+        let words = ["up"].into_iter().chain(line.split_whitespace());
+        let parsed = Program::try_parse_from(words).map_err(|error| error.to_string());
+        parsed.map(|program| program.args)
+    }
+
+    #[test]
+    fn adaptive_needs_no_other_flag() {
+        let args = up("--adaptive").expect("sound");
+        assert_eq!(
+            (args.of_adaptive.memcached, args.of_adaptive.seconds),
+            (5, None)
+        );
+        let args = up("--memcached 3 --adaptive --seconds 60 -m 32 --format json").expect("sound");
+        assert_eq!((args.of_adaptive.memcached, args.memory_limit), (3, 32));
+        assert_eq!(args.of_adaptive.seconds, Some(60));
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused_by_name() {
+        for (line, words) in [
+            ("--memcached 5", ["--adaptive", "required"]),
+            ("--seconds 5", ["--adaptive", "required"]),
+            ("--format json", ["--adaptive", "--demo"]),
+            ("--demo --memcached 5", ["--adaptive", "required"]),
+            (
+                "--adaptive --servers 4",
+                ["--servers", "cannot be used with"],
+            ),
+            ("--adaptive -t 1", ["--threads", "cannot be used with"]),
+            (
+                "--adaptive -l 127.0.0.1:1",
+                ["--listen", "cannot be used with"],
+            ),
+            ("--adaptive --keys 5", ["--demo", "--keys"]),
+            ("--adaptive --memcached 1", ["--memcached", "2..=8"]),
+            ("--adaptive --memcached 9", ["--memcached", "2..=8"]),
+            ("--adaptive --seconds 0", ["--seconds", "0"]),
+        ] {
+            let told = up(line).expect_err(line);
+            assert!(
+                words.iter().all(|word| told.contains(word)),
+                "{line}: {told}"
+            );
+        }
+        let both = up("--adaptive --demo").expect("read").check();
+        let told = both.expect_err("both").to_string();
+        assert!(told.contains("--demo and --adaptive"), "{told}");
+    }
 }

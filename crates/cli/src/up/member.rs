@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use evenkeel_launch::{Launch, Process, Signal, Stream};
+use evenkeel_launch::{Launch, PortFile, Process, Signal, Stream};
 
 /// Wait before the first restart; every further one waits twice as long.
 const BACK_OFF_FIRST: Duration = Duration::from_millis(200);
@@ -17,12 +17,15 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(5);
 /// A process that ran this long was sound: its next restart waits as little as the first.
 const SOUND_AFTER: Duration = Duration::from_secs(10);
 
+/// The role of a memcached, the program of that name. Each other is a part of Evenkeel.
+pub const MEMCACHED: &str = "memcached";
+
 /// What a member is for, and which flags that takes.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Its name in messages and, for a server, in the cluster.
     pub name: String,
-    /// The subcommand.
+    /// The subcommand, or [`MEMCACHED`].
     pub role: &'static str,
     /// All flags but the address to listen on.
     pub arguments: Vec<String>,
@@ -35,6 +38,8 @@ pub struct Plan {
 pub struct Member {
     plan: Plan,
     process: Option<Process>,
+    /// Where a memcached says where it listens, until that is read.
+    port_file: Option<PortFile>,
     started: Instant,
     /// Where it listens, once it has said so.
     address: Option<SocketAddr>,
@@ -49,6 +54,7 @@ impl Member {
         Member {
             plan,
             process: None,
+            port_file: None,
             started: Instant::now(),
             address: None,
             last_error: None,
@@ -63,7 +69,13 @@ impl Member {
     /// process group of its own: Ctrl-C in a terminal must reach the parent alone, which then stops
     /// everything in order.
     pub fn start(&mut self, program: &Path) -> anyhow::Result<()> {
-        let mut launch = Launch::evenkeel(&self.plan.name, program, self.plan.role);
+        let (mut launch, port_file) = match self.plan.role {
+            MEMCACHED => {
+                let (launch, port_file) = Launch::memcached(Path::new(MEMCACHED), &[])?;
+                (launch, Some(port_file))
+            }
+            role => (Launch::evenkeel(&self.plan.name, program, role), None),
+        };
         launch
             .command
             .args(self.listen_arguments())
@@ -76,6 +88,7 @@ impl Member {
             }
         }
         self.process = Some(launch.spawn()?);
+        self.port_file = port_file;
         self.started = Instant::now();
         self.last_error = None;
         self.restart_at = None;
@@ -97,6 +110,9 @@ impl Member {
                 "-u".into(),
                 "root".into(),
             ],
+            // Over the -1 that takes a free one.
+            MEMCACHED if listen.port() != 0 => vec!["-p".into(), listen.port().to_string()],
+            MEMCACHED => Vec::new(),
             "proxy" => vec!["-l".into(), listen.to_string()],
             _ => vec!["--listen".into(), listen.to_string()],
         }
@@ -110,7 +126,11 @@ impl Member {
         };
         // Asked first: what has ended says nothing more.
         let ended = process.ended().map(|status| (process.pid(), status));
-        self.address = process.address().or(self.address);
+        let said = self.port_file.as_ref().and_then(PortFile::address);
+        if said.is_some() {
+            self.port_file = None;
+        }
+        self.address = said.or(process.address()).or(self.address);
         let ours = [
             "evenkeel: ".to_owned(),
             format!("evenkeel {}: ", self.plan.role),
@@ -178,8 +198,12 @@ impl Member {
 
     /// True once this life has said that it listens.
     pub fn is_ready(&self) -> bool {
-        let process = self.process.as_ref();
-        process.is_some_and(|process| process.ready_line().is_some())
+        self.process
+            .as_ref()
+            .is_some_and(|process| match self.role() {
+                MEMCACHED => self.port_file.is_none(),
+                _ => process.ready_line().is_some(),
+            })
     }
 
     /// What it is for.
@@ -245,6 +269,10 @@ mod tests {
                 "root"
             ]
         );
+        let mut memcached = member(MEMCACHED, "127.0.0.1:0");
+        assert!(memcached.listen_arguments().is_empty());
+        memcached.address = "127.0.0.1:4712".parse().ok();
+        assert_eq!(memcached.listen_arguments(), ["-p", "4712"]);
         let proxy = member("proxy", "127.0.0.1:7");
         assert_eq!(proxy.listen_arguments(), ["-l", "127.0.0.1:7"]);
     }

@@ -3,8 +3,11 @@
 //! ```text
 //!   up ──starts, watches, restarts──> coordinator, proxy, server-1 … server-n
 //!   up --demo ──load (a thread)──> proxy        ──stats──> servers        ──settings──> coordinator
+//!   up --adaptive ──loads (threads)──> 2 proxies ──> relays with a toll ──> memcacheds
+//!                 └──looks──> coordinator, which leads the ring of the proxies' pool
 //! ```
 
+mod adaptive;
 mod args;
 mod cluster;
 mod demo;
@@ -29,6 +32,9 @@ const NOTICE_INTERVAL: Duration = Duration::from_millis(250);
 /// not start or the demo fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     args.check()?;
+    if args.adaptive {
+        return adaptive::run(args);
+    }
     if args.demo {
         return demo::run(args);
     }

@@ -104,7 +104,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let settle = phases.iter().map(|plan| plan.settle.as_secs_f64());
     let mut report = DemoReport::new(args, settle.collect());
     let mut cluster = Cluster::prepare(args)?;
-    let mut lines = Lines::beside(demo.format);
+    let mut lines = Lines::beside(args.format);
     lines.say("starting the cluster")?;
     if cluster.start(args)? == Outcome::Done
         && fill(demo, &mut cluster, &mut lines)? == Outcome::Done
@@ -113,7 +113,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     report.restarts = cluster.processes.restarts();
     cluster.processes.stop();
-    let text = match demo.format {
+    let text = match args.format {
         OutputFormat::Table => report.to_table(report_width()),
         OutputFormat::Json => report.to_json()?,
     };
