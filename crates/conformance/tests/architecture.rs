@@ -576,7 +576,7 @@ fn documents_name_files_that_are_there_and_functions_that_are_in_them() {
 #[test]
 fn each_requirement_names_what_proves_it() {
     let page = read(&workspace().join("docs/papers.md"));
-    for (paper, count) in [('S', 11), ('M', 10)] {
+    for (paper, count) in [('S', 11), ('M', 10), ('H', 7), ('R', 8)] {
         for number in 1..=count {
             let start = format!("| {paper}{number} | ");
             let row = page.lines().find(|line| line.starts_with(&start));
@@ -585,6 +585,9 @@ fn each_requirement_names_what_proves_it() {
                 .trim_end_matches(" |")
                 .rsplit_once(" | ")
                 .expect("cells");
+            if row.contains("| **not built** |") {
+                continue;
+            }
             // That these functions are there is another test's.
             let proofs = code_spans(proof)
                 .iter()

@@ -72,7 +72,8 @@ pub const RING_WARMING: Duration = Duration::from_secs(10);
 /// Longest time for which it may.
 pub const RING_WARMING_MAX: Duration = Duration::from_secs(600);
 
-/// For so long a plan by which a server comes stands at its beginning: whoever cannot connect to it has said so by then.
+/// For so long a plan by which a server comes stands at its beginning: whoever cannot connect to it says so by then. Longer than a proxy waits before it
+/// tries a server again, and says what came of it.
 pub const RING_JOIN_LOOK: Duration = Duration::from_secs(2);
 
 /// For how long no proxy has reached a server of a ring before it is dead, where an operator says nothing.

@@ -447,7 +447,7 @@ impl Changes {
             let number = led.ring.as_ref().map_or(0, |ring| ring.plan.number);
             (self.journal).note_plan(now, pool, ChangeNews::PlanBegun, number, led.change.step());
         }
-        while led.rests_until() <= Some(now.monotonic) && led.change.advance() {
+        while led.may_go_on(now.monotonic) && led.change.advance() {
             led.since = now.monotonic;
             let step = led.change.step();
             (self.journal).note(now, pool, ChangeNews::StepPublished, Vec::new(), step);

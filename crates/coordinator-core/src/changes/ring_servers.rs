@@ -116,6 +116,11 @@ impl Led {
         (waits && self.reach.is_unreached(server)).then_some(server)
     }
 
+    /// Whether the next step may be published, as far as time and a newcomer are concerned.
+    pub(super) fn may_go_on(&self, now: Instant) -> bool {
+        self.rests_until() <= Some(now) && self.unreached_newcomer().is_none()
+    }
+
     /// What servers carry, as far as that is known; otherwise what they have of the ring.
     fn loads(&self, ring: &Ring) -> Vec<f64> {
         let carried = self.slots.last.as_ref().and_then(|it| it.carried.as_ref());
@@ -229,7 +234,10 @@ impl Changes {
         let Some(led) = self.pools.get_mut(pool) else {
             return;
         };
-        if led.unreached_newcomer().is_some() && led.change.withdraw().is_ok() {
+        // Whoever did not reach it before it was there tries again within the look.
+        let is_looked_at = led.rests_until() <= Some(now.monotonic);
+        let is_unreached = is_looked_at && led.unreached_newcomer().is_some();
+        if is_unreached && led.change.withdraw().is_ok() {
             let (number, step) = (
                 led.ring.as_ref().map_or(0, |ring| ring.plan.number),
                 led.change.step(),

@@ -119,7 +119,7 @@ fn end(core: &mut ProxyCore, now: Instant, id: ClientId, first: u64) -> bool {
         }
     }
     let left = limited.left();
-    let late = unanswered - left;
+    let late = usize::saturating_sub(unanswered, left);
     let stats = &mut core.counts.stats;
     stats.limited_keys_left += left as u64;
     stats.limited_keys_late += late as u64;

@@ -2,21 +2,19 @@
 
 use super::led_report::{LedKind, Mischance};
 use super::led_ring::LedRing;
-use super::proxy::{MAP_SOURCE, REQUEST_TIMEOUT, server_list};
+use super::proxy::{MAP_SOURCE, POOL, led_settings, server_list};
 use super::server::ITEM_SIZE_MAX;
 use super::units::MS;
 use crate::history::Nanos;
 use crate::random::Random;
-use core::time::Duration;
 use evenkeel_control::rings::RingCounts;
 use evenkeel_coordinator_core::{Heartbeat, HeartbeatAnswer, SavedState};
 use evenkeel_proxy_core::{OnDown, PlannedRing, PoolConfig, PoolKind, PoolSettings, ProxyConfig};
 use evenkeel_schemes::stage::{Stage, Step};
 use std::sync::Arc;
 
-/// What the pool is called, and the one that it takes the place of.
-pub(super) const POOL: &str = "new";
-pub(super) const FORMER_POOL: &str = "old";
+/// What the pool is called that a led one takes the place of.
+const FORMER_POOL: &str = "old";
 
 /// Mean pauses of applications between two sendings: many more operations than elsewhere, as a change is soon over.
 pub(super) const PAUSE_MIN: Nanos = 4 * MS;
@@ -190,21 +188,10 @@ impl Led {
     }
 }
 
-/// What proxies are told of any pool that something of a led one is asked of.
-pub(super) fn settings(on_down: OnDown) -> PoolSettings {
-    PoolSettings {
-        connect_timeout: Duration::from_nanos(60 * MS),
-        request_timeout: Duration::from_nanos(REQUEST_TIMEOUT),
-        on_down,
-        allow_flush: true,
-        ..PoolSettings::default()
-    }
-}
-
 /// What proxies are told of a pool that is led, with so many servers of both kinds.
 pub(super) fn config(servers: usize, on_down: OnDown) -> ProxyConfig {
     let first_own = first_own_of(servers);
-    let settings = settings(on_down);
+    let settings = led_settings(on_down);
     let led = PoolSettings {
         warm_from: Some(FORMER_POOL.into()),
         follows: Some(MAP_SOURCE),

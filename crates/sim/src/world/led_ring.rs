@@ -1,8 +1,7 @@
 //! The ring of a led pool, as it is known from outside: where each key is by its newest plan, who gives and who gets, and what an
 //! operator wants. [`led`](super::led) is what happens.
 
-use super::leading::{POOL, settings};
-use super::proxy::{MAP_SOURCE, server_list};
+use super::proxy::{MAP_SOURCE, POOL, led_settings, server_list};
 use super::server::{ITEM_SIZE_MAX, owner_of_port, worker_ports};
 use crate::random::Random;
 use evenkeel_control::rings::{RingPlan, RingWish, ServerChange};
@@ -103,7 +102,7 @@ impl LedRing {
         let settings = PoolSettings {
             adaptive: true,
             follows: Some(MAP_SOURCE),
-            ..settings(on_down)
+            ..led_settings(on_down)
         };
         let mut config = ProxyConfig::of_pool(PoolKind::Memcached(Arc::new(list)), settings);
         config.pools[0].name = POOL.into();

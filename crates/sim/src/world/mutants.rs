@@ -200,7 +200,7 @@ impl World {
         };
         let has_moved = led.stage() >= Stage::Warming;
         let place = &known.places(&self.keys[key])[usize::from(has_moved)];
-        unique % mask(1) ^ mask(place.generation)
+        (unique % mask(1)) ^ mask(place.generation)
     }
 
     /// A choice that another run makes otherwise.

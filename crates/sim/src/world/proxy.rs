@@ -24,6 +24,9 @@ pub(super) const REQUEST_TIMEOUT: Nanos = 600 * MS;
 /// Where the map of the only cluster comes from.
 pub(super) const MAP_SOURCE: MapSource = MapSource(1);
 
+/// What a pool is called that is led.
+pub(super) const POOL: &str = "new";
+
 /// Hot keys are found soon, and everything about them is short.
 pub(super) fn settings(plan: &Plan, on_down: OnDown) -> PoolSettings {
     PoolSettings {
@@ -41,6 +44,17 @@ pub(super) fn settings(plan: &Plan, on_down: OnDown) -> PoolSettings {
             write_weight: 1.5,
             ..PlainConfig::default()
         },
+        ..PoolSettings::default()
+    }
+}
+
+/// What proxies are told of any pool that something of a led one is asked of.
+pub(super) fn led_settings(on_down: OnDown) -> PoolSettings {
+    PoolSettings {
+        connect_timeout: Duration::from_nanos(60 * MS),
+        request_timeout: Duration::from_nanos(REQUEST_TIMEOUT),
+        on_down,
+        allow_flush: true,
         ..PoolSettings::default()
     }
 }

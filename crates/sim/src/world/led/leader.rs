@@ -3,8 +3,9 @@
 use super::super::World;
 use super::super::event::Event;
 use super::super::fault::Fault;
-use super::super::leading::{Led, POOL, Saving, Turn};
+use super::super::leading::{Led, Saving, Turn};
 use super::super::led_report::{LedKind, Mischance, Tally};
+use super::super::proxy::POOL;
 use super::super::units::MS;
 use crate::history::Nanos;
 use evenkeel_control::FollowedPool;

@@ -3,8 +3,9 @@
 use super::super::World;
 use super::super::event::Event;
 use super::super::fault::Fault;
-use super::super::leading::{Followed, Led, POOL, Turn};
+use super::super::leading::{Followed, Led, Turn};
 use super::super::led_report::Mischance;
+use super::super::proxy::POOL;
 use super::super::proxy::{MAP_SOURCE, Proxy};
 use super::super::units::MS;
 use crate::history::Nanos;

@@ -2,9 +2,10 @@
 
 use super::super::World;
 use super::super::event::Event;
-use super::super::leading::{POOL, Turn};
+use super::super::leading::Turn;
 use super::super::led_report::{LedKind, Tally};
 use super::super::led_ring::{KnownPlan, LedRing, RingOrder, listed};
+use super::super::proxy::POOL;
 use super::super::units::MS;
 use evenkeel_control::rings::{RingMove, ServerChange};
 use evenkeel_coordinator_core::{

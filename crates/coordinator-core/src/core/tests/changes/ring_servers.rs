@@ -282,7 +282,7 @@ fn a_server_that_a_proxy_does_not_reach_does_not_come() {
     proxies.order(ServerOrder::Add, "10.0.0.9").unwrap();
     proxies.pass(500);
     proxies.lose(3, |proxy| proxy == 1);
-    proxies.pass(1000);
+    proxies.pass(LOOK_MS);
     let view = proxies.view();
     assert_eq!(
         (view.change.stage, view.change.goal),
@@ -297,6 +297,23 @@ fn a_server_that_a_proxy_does_not_reach_does_not_come() {
     proxies.order(ServerOrder::Drain, "m1").unwrap();
     assert_eq!(proxies.plan().placement.servers.len(), 3);
     assert!(proxies.plan().ring.generation() > Ring::even(3, 1).unwrap().generation());
+}
+
+/// A proxy waits before it tries a server again that was dead a moment ago.
+#[test]
+fn a_server_that_a_proxy_reaches_within_the_look_comes() {
+    let mut proxies = Proxies::of(2, 3, RingMode::Automatic);
+    proxies.order(ServerOrder::Add, "10.0.0.9").unwrap();
+    proxies.lose(3, |proxy| proxy == 1);
+    proxies.pass(LOOK_MS - 500);
+    assert_eq!(proxies.view().unreached[0].server, "10.0.0.9");
+    for (_, unreached) in &mut proxies.all {
+        unreached.clear();
+    }
+    proxies.pass(500 + WARMING_MS + CLOSING_MS + 2000);
+    let view = proxies.view();
+    assert_eq!(view.change.stage, Stage::Done);
+    assert!(view.servers[3].share > 0.1);
 }
 
 #[test]
