@@ -69,8 +69,8 @@ pub enum What {
     Add {
         /// Which
         pool: String,
-        /// HOST or HOST:PORT of a memcached that every proxy reaches, or of one that was in the ring before; "HOST:PORT NAME" where servers
-        /// have names
+        /// HOST or HOST:PORT of a memcached that every proxy reaches, "HOST:PORT NAME" where servers have names; or what one is known by
+        /// that was in the ring before
         server: String,
         /// How many proxies have the pool in their files, as you know
         #[arg(long, value_name = "N")]

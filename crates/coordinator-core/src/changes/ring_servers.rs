@@ -26,7 +26,7 @@ use crate::duration::millis;
 pub struct RingServerRequest {
     /// What is to be done with it.
     pub what: ServerOrder,
-    /// Which: a newcomer by its address, HOST or HOST:PORT, any other by what it is known by.
+    /// Which: a newcomer by its address, HOST or HOST:PORT, any other, also one that comes back, by what it is known by.
     pub server: String,
     /// How many proxies have the pool, as the operator knows. At least 1.
     pub proxies: usize,
@@ -159,15 +159,7 @@ impl Led {
     ) -> Result<Ordered, BadMoves> {
         let name = &request.server;
         if request.what == ServerOrder::Add {
-            let bad = |_| BadMoves::BadAddress {
-                address: name.clone(),
-            };
-            let newcomer: Server = name.parse().map_err(bad)?;
-            let known = of.server_named(&newcomer.identity());
-            if known.is_ok_and(|server| ring.owns(server)) {
-                let server = newcomer.identity();
-                return Err(BadMoves::OwnsAlready { server });
-            }
+            let newcomer = of.newcomer_named(ring, name)?;
             return Ok(Ordered::Joins(newcomer, gives(ring, &self.loads(ring))));
         }
         let server = of.server_named(name)?;
@@ -199,6 +191,24 @@ impl Led {
                 .unwrap_or(0),
         });
         view.collect()
+    }
+}
+
+impl LedRing {
+    /// The server that is to come: one that was in the ring before, by what it is known by, or another one.
+    fn newcomer_named(&self, ring: &Ring, name: &str) -> Result<Server, BadMoves> {
+        let bad = |_| BadMoves::BadAddress {
+            address: name.to_owned(),
+        };
+        let newcomer = match self.server_named(name) {
+            Ok(known) => self.plan.placement.servers[usize::from(known)].clone(),
+            Err(_) => name.parse().map_err(bad)?,
+        };
+        let server = newcomer.identity();
+        match self.server_named(&server) {
+            Ok(known) if ring.owns(known) => Err(BadMoves::OwnsAlready { server }),
+            _ => Ok(newcomer),
+        }
     }
 }
 

@@ -138,15 +138,6 @@ impl Fleet {
         self.addresses(PROXY).collect()
     }
 
-    /// Where proxies find the server m1.
-    ///
-    /// # Errors
-    /// When nothing has started.
-    pub fn first_server(&self) -> anyhow::Result<SocketAddr> {
-        let mut relays = self.addresses(RELAY);
-        relays.next().context("no relay has started")
-    }
-
     /// The ring, as its coordinator shows it.
     ///
     /// # Errors

@@ -113,8 +113,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// Who is where, and what to try.
 fn announce(fleet: &Fleet, settings: &Settings, lines: &mut Lines) -> anyhow::Result<()> {
     let proxies: Vec<_> = fleet.proxies().iter().map(SocketAddr::to_string).collect();
-    // Its place and its name, as the proxies' files say them.
-    let m1 = format!("\"{} m1\"", fleet.first_server()?);
     let coordinator = format!("http://{}", fleet.processes.coordinator_address()?);
     let Settings {
         memcacheds,
@@ -131,7 +129,7 @@ fn announce(fleet: &Fleet, settings: &Settings, lines: &mut Lines) -> anyhow::Re
         "To try in another terminal:".to_owned(),
         format!("  evenkeel ring show {POOL} --coordinator {coordinator}"),
         format!("  evenkeel ring drain {POOL} m1 {order}"),
-        format!("  evenkeel ring add {POOL} {m1} {order}"),
+        format!("  evenkeel ring add {POOL} m1 {order}"),
         format!("  evenkeel explain KEY --proxy {}", proxies[0]),
         "Each second, of each server: its share of the hash space, and requests/s.".to_owned(),
         "busiest: of the mean of all. Ctrl-C stops everything.".to_owned(),

@@ -299,6 +299,21 @@ fn a_server_that_a_proxy_does_not_reach_does_not_come() {
     assert!(proxies.plan().ring.generation() > Ring::even(3, 1).unwrap().generation());
 }
 
+#[test]
+fn a_server_comes_back_by_what_it_is_known_by() {
+    let mut proxies = Proxies::of(2, 3, RingMode::Off);
+    proxies
+        .order(ServerOrder::Add, "10.0.0.9:11212 named")
+        .unwrap();
+    proxies.pass(LOOK_MS + WARMING_MS + CLOSING_MS + 2000);
+    proxies.order(ServerOrder::Drain, "named").unwrap();
+    proxies.pass(WARMING_MS + CLOSING_MS + 2000);
+    proxies.order(ServerOrder::Add, "named").unwrap();
+    let plan = proxies.plan();
+    let comes = &plan.placement.servers[3];
+    assert_eq!((comes.host.as_str(), comes.port), ("10.0.0.9", 11_212));
+}
+
 /// A proxy waits before it tries a server again that was dead a moment ago.
 #[test]
 fn a_server_that_a_proxy_reaches_within_the_look_comes() {
