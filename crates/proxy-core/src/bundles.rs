@@ -5,7 +5,7 @@ use evenkeel_placement::copies::Copies;
 use evenkeel_placement::cover::Cover;
 use evenkeel_types::KeyHash;
 
-/// Most copies of an item, its own place included: more were never worth their memory (`docs/experiments/rnb-8.md`).
+/// Most copies of an item, its own place included: as many as the figures try (`docs/experiments/rnb-8.md`).
 pub const COPIES_MAX: u8 = 8;
 
 /// Where the copies of a pool's items would be: made once and shared by all workers.
