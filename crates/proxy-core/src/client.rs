@@ -359,10 +359,12 @@ impl Client {
 
     /// An error that befell a key is not told.
     pub fn forgive(&mut self, sequence: u64) {
-        if let Some(slot) = self.slot(sequence)
-            && let State::Done(answered) = &mut slot.state
-            && mem::take(&mut answered.is_error)
-        {
+        let answered = match self.slot(sequence).map(|slot| &mut slot.state) {
+            Some(State::Done(answered)) => answered,
+            Some(State::Read(read)) => &mut read.answered,
+            _ => return,
+        };
+        if mem::take(&mut answered.is_error) {
             let told = mem::take(&mut answered.bytes);
             self.held -= told.len();
         }

@@ -97,11 +97,16 @@ impl Limited {
         (mem::take(&mut self.rest), mem::take(&mut self.bytes), all)
     }
 
-    /// So many keys are being asked for, and these are left.
-    pub fn asking(&mut self, count: usize, rest: Vec<UnaskedKey>, bytes: Vec<u8>) {
+    /// So many keys are being asked for, and these are left, whose bytes [come back](Self::keep_bytes) behind that.
+    pub fn asking(&mut self, count: usize, rest: Vec<UnaskedKey>) {
         self.asked += count;
         self.awaited += count;
-        (self.rest, self.bytes) = (rest, bytes);
+        self.rest = rest;
+    }
+
+    /// The bytes of all keys of a round are back.
+    pub fn keep_bytes(&mut self, bytes: Vec<u8>) {
+        self.bytes = bytes;
     }
 
     /// What its pseudo key is answered, if there is one, where so many keys that somebody was asked for are unanswered.

@@ -10,7 +10,7 @@ use crate::request::limited::{limited_get, wish_of};
 use crate::request::multi_get::go_on_with_keys;
 use crate::request::observe::observe_keys;
 use crate::request::quick::quick_gets;
-use crate::request::step::{Step, drop_all};
+use crate::request::step::{Step, drop_all, stall};
 use crate::request::whole::{cluster_asked, say_version, stats_asked};
 use crate::show::kinds::{Show, Verb};
 use crate::under_way::say::{close_after_answers, say};
@@ -56,10 +56,7 @@ fn step(core: &mut ProxyCore, now: Instant, id: ClientId, input: &[u8], turn: &m
         if client.parked > 0 {
             client.held_back.get_or_insert(HeldBack::since(now)).goes_on = true;
         }
-        if !mem::replace(&mut client.stalled, true) {
-            core.counts.stats.client_pauses += 1;
-        }
-        return Step::Wait;
+        return stall(core, id);
     }
     if *turn == 0 {
         core.counts.stats.conn_yields += 1;
@@ -86,15 +83,10 @@ fn step(core: &mut ProxyCore, now: Instant, id: ClientId, input: &[u8], turn: &m
     }
     match parse_request(input, &core.config.limits) {
         RequestOutcome::Request { request, consumed } => {
-            if let Request::Get { keys, .. } = &request
-                && core.pools.observes()
-            {
-                observe_keys(core, keys.iter());
-            }
             if let Request::Get { keys, with_cas } = request
                 && let Some(wish) = wish_of(core, &keys)
             {
-                return limited_get(core, now, id, (keys, with_cas, &wish), consumed);
+                return limited_get(core, now, id, (keys, with_cas, wish), consumed);
             }
             Step::Consumed(execute(core, now, id, &request, &input[..consumed]))
         }
@@ -140,6 +132,9 @@ fn execute(
 ) -> usize {
     match *request {
         Request::Get { keys, with_cas } => {
+            if core.pools.observes() {
+                observe_keys(core, keys.iter());
+            }
             let first = keys.iter().next();
             return begin_keys(core, now, id, with_cas, None, first, input);
         }

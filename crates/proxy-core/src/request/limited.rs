@@ -9,7 +9,8 @@ use crate::ids::{BackendId, ClientId, PoolId, RouteId};
 use crate::limited::{Limited, UnaskedKey};
 use crate::limits::LIMIT_KEYS_MAX;
 use crate::request::multi_get::ask_key;
-use crate::request::step::Step;
+use crate::request::observe::observe_keys;
+use crate::request::step::{Step, stall};
 use crate::routes::limit::LIMIT;
 use crate::routes::{CommandClass, Limit};
 use crate::show::kinds::Show;
@@ -44,11 +45,11 @@ pub(crate) fn limited_get(
     core: &mut ProxyCore,
     now: Instant,
     id: ClientId,
-    (keys, with_cas, wish): (Keys<'_>, bool, &Wish),
+    (keys, with_cas, wish): (Keys<'_>, bool, Wish),
     consumed: usize,
 ) -> Step {
     let (mut keys, mut count) = (keys.iter(), keys.len());
-    let (limit, said) = match *wish {
+    let (limit, said) = match wish {
         Wish::OfRoute(limit) => (Ok(limit), &b""[..]),
         Wish::Said => {
             let said = keys.next().unwrap_or_default();
@@ -74,8 +75,7 @@ pub(crate) fn limited_get(
     };
     // All of it is asked for at once.
     if !client.is_idle() && !client.may_ask_all(count + 1, core.out_pause) {
-        client.stalled = true;
-        return Step::Wait;
+        return stall(core, id);
     }
     core.counts.stats.limited_gets += 1;
     let show = Show::Value {
@@ -83,6 +83,9 @@ pub(crate) fn limited_get(
         last: count == 0,
     };
     let first = client.push(Slot::new(show, State::Waiting));
+    if core.pools.observes() {
+        observe_keys(core, keys.clone());
+    }
     let mut limited = Limited::new(first, said, with_cas);
     for (at, key) in (1..).zip(keys) {
         add_key(core, now, id, &mut limited, key, at == count);

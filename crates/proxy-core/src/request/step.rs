@@ -3,6 +3,7 @@
 use crate::ids::ClientId;
 use crate::under_way::say::close_after_answers;
 use crate::worker::ProxyCore;
+use core::mem;
 
 /// What came of looking at a client's input.
 pub(crate) enum Step {
@@ -17,6 +18,16 @@ pub(crate) fn drop_all(input: &[u8]) -> Step {
         0 => Step::Wait,
         count => Step::Consumed(count),
     }
+}
+
+/// What comes next waits for answers, or for room.
+pub(crate) fn stall(core: &mut ProxyCore, id: ClientId) -> Step {
+    if let Some(client) = core.clients.get_mut(id)
+        && !mem::replace(&mut client.stalled, true)
+    {
+        core.counts.stats.client_pauses += 1;
+    }
+    Step::Wait
 }
 
 /// Half a request has come.

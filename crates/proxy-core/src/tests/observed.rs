@@ -82,6 +82,34 @@ fn writes_would_delete_copies_and_touches_would_not() {
     assert_eq!((counts.deletes, counts.requests), (6, 0));
 }
 
+/// The pseudo key is none, and a request that waits for room is seen once.
+#[test]
+fn a_multi_get_with_a_limit_is_counted_once_and_its_limit_is_no_key() {
+    let mut world = observed(2);
+    world.configure(|config| config.limit_keys = true);
+    let client = world.client();
+    let keys = |from: usize| -> String { (from..from + 700).map(|n| format!(" k{n}")).collect() };
+    let lines = format!("get limit:1%{}\r\nget limit:1%{}\r\n", keys(0), keys(700));
+    world.send(client, lines);
+    assert_eq!((counts(&world).requests, counts(&world).keys), (1, 700));
+    let answer_all = |world: &mut World| {
+        for port in 101..=100 + SERVERS {
+            let lines = world.asked(port).lines().count();
+            if lines > 0 {
+                world.reply(port, "END\r\n".repeat(lines));
+            }
+        }
+    };
+    let mut received = String::new();
+    for _ in 0..10 {
+        answer_all(&mut world);
+        received += &world.received(client);
+    }
+    assert_eq!(received.matches("END\r\n").count(), 2, "{received}");
+    assert_eq!((counts(&world).requests, counts(&world).keys), (2, 1400));
+    assert!(world.core.stats().client_pauses > 0);
+}
+
 #[test]
 fn counts_go_on_when_the_configuration_changes() {
     let mut world = observed(2);

@@ -72,7 +72,7 @@ fn ask_more(core: &mut ProxyCore, now: Instant, id: ClientId, first: u64, missin
         }
     }
     // What cannot be asked is answered at once.
-    limited.asking(asked.len(), rest, bytes.clone());
+    limited.asking(asked.len(), rest);
     for key in asked {
         let line = Line {
             with_cas,
@@ -87,6 +87,10 @@ fn ask_more(core: &mut ProxyCore, now: Instant, id: ClientId, first: u64, missin
         add_to_draft(core, now, &line, &key);
     }
     send_drafts(core, now, id);
+    let client = core.clients.get_mut(id);
+    if let Some(limited) = client.and_then(|client| client.limited_of(first)) {
+        limited.keep_bytes(bytes);
+    }
 }
 
 /// Answers with what is there. False if that is done already.
