@@ -30,66 +30,72 @@ impl LedKind {
     }
 }
 
-macro_rules! mischances {
-    ($($(#[$doc:meta])* $name:ident = $words:literal $(, in rings $of_rings:literal)?;)*) => {
-        /// What goes wrong around a pool that is led to other servers, or a ring.
+/// What is counted by name, where rings may have another one.
+macro_rules! counted {
+    ($(#[$of:meta])* $of_name:ident {
+        $($(#[$doc:meta])* $name:ident = $words:literal $(, in rings $of_rings:literal)?;)*
+    }) => {
+        $(#[$of])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Mischance {
+        pub enum $of_name {
             $($(#[$doc])* $name,)*
         }
 
-        impl Mischance {
+        impl $of_name {
             /// All of them, in order.
-            pub const ALL: &'static [Mischance] = &[$(Mischance::$name),*];
+            pub const ALL: &'static [$of_name] = &[$($of_name::$name),*];
 
             /// How reports call it; stable.
             pub fn name(self, kind: LedKind) -> &'static str {
                 match (kind, self) {
-                    $($((LedKind::Ring, Mischance::$name) => $of_rings,)?)*
-                    $((_, Mischance::$name) => $words,)*
+                    $($((LedKind::Ring, $of_name::$name) => $of_rings,)?)*
+                    $((_, $of_name::$name) => $words,)*
                 }
             }
         }
     };
 }
 
-mischances! {
-    /// Connections break; what was under way arrives late or never.
-    ConnectionsLost = "connections lost";
-    /// A former server carries out a write that its proxy has given up, or whose proxy has died.
-    WriteLate = "writes carried out late";
-    /// Hosts do not reach each other for a while.
-    Partition = "partitions";
-    /// A host loses packets for a while.
-    PacketsLost = "packets lost";
-    /// A host's packets take longer for a while.
-    Slow = "slow hosts";
-    /// What a host sends on its own comes twice for a while.
-    Duplicates = "heartbeats twice";
-    /// A heartbeat or its answer is lost.
-    HeartbeatLost = "heartbeats lost";
-    /// A heartbeat or its answer comes late, behind others.
-    HeartbeatLate = "heartbeats late";
-    /// A former server dies, and starts again empty.
-    FormerKilled = "former server killed", in rings "giver killed";
-    /// A former server stands still, and goes on.
-    FormerStopped = "former server stopped", in rings "giver stopped";
-    /// A former server evicts an item.
-    FormerEvicted = "former server evicts", in rings "giver evicts";
-    /// A server of the pool's own dies, and starts again empty.
-    OwnKilled = "own server killed", in rings "getter killed";
-    /// A server of the pool's own stands still, and goes on.
-    OwnStopped = "own server stopped", in rings "getter stopped";
-    /// A server of the pool's own evicts an item.
-    OwnEvicted = "own server evicts", in rings "getter evicts";
-    /// A proxy dies, and another life begins under its name.
-    ProxyKilled = "proxy killed";
-    /// A proxy stands still, and goes on.
-    ProxyStopped = "proxy stopped";
-    /// The coordinator stands still, and goes on.
-    CoordinatorStopped = "coordinator stopped";
-    /// The coordinator dies, and another goes on from what it had saved.
-    CoordinatorKilled = "coordinator killed";
+counted! {
+    /// What goes wrong around a pool that is led to other servers, or a ring.
+    Mischance {
+        /// Connections break; what was under way arrives late or never.
+        ConnectionsLost = "connections lost";
+        /// A former server carries out a write that its proxy has given up, or whose proxy has died.
+        WriteLate = "writes carried out late";
+        /// Hosts do not reach each other for a while.
+        Partition = "partitions";
+        /// A host loses packets for a while.
+        PacketsLost = "packets lost";
+        /// A host's packets take longer for a while.
+        Slow = "slow hosts";
+        /// What a host sends on its own comes twice for a while.
+        Duplicates = "heartbeats twice";
+        /// A heartbeat or its answer is lost.
+        HeartbeatLost = "heartbeats lost";
+        /// A heartbeat or its answer comes late, behind others.
+        HeartbeatLate = "heartbeats late";
+        /// A former server dies, and starts again empty.
+        FormerKilled = "former server killed", in rings "giver killed";
+        /// A former server stands still, and goes on.
+        FormerStopped = "former server stopped", in rings "giver stopped";
+        /// A former server evicts an item.
+        FormerEvicted = "former server evicts", in rings "giver evicts";
+        /// A server of the pool's own dies, and starts again empty.
+        OwnKilled = "own server killed", in rings "getter killed";
+        /// A server of the pool's own stands still, and goes on.
+        OwnStopped = "own server stopped", in rings "getter stopped";
+        /// A server of the pool's own evicts an item.
+        OwnEvicted = "own server evicts", in rings "getter evicts";
+        /// A proxy dies, and another life begins under its name.
+        ProxyKilled = "proxy killed";
+        /// A proxy stands still, and goes on.
+        ProxyStopped = "proxy stopped";
+        /// The coordinator stands still, and goes on.
+        CoordinatorStopped = "coordinator stopped";
+        /// The coordinator dies, and another goes on from what it had saved.
+        CoordinatorKilled = "coordinator killed";
+    }
 }
 
 impl Mischance {
@@ -104,74 +110,54 @@ impl Mischance {
     }
 }
 
-macro_rules! tallies {
-    ($($(#[$doc:meta])* $name:ident = $words:literal $(, in rings $of_rings:literal)?;)*) => {
-        /// What is counted of operations in pools that are led, and of their changes.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Tally {
-            $($(#[$doc])* $name,)*
-        }
-
-        impl Tally {
-            /// All of them, in order.
-            pub const ALL: &'static [Tally] = &[$(Tally::$name),*];
-
-            /// How reports call it; stable.
-            pub fn name(self, kind: LedKind) -> &'static str {
-                match (kind, self) {
-                    $($((LedKind::Ring, Tally::$name) => $of_rings,)?)*
-                    $((_, Tally::$name) => $words,)*
-                }
-            }
-        }
-    };
-}
-
-tallies! {
-    /// Items brought from a former server.
-    FillsStored = "fills stored";
-    /// Items not brought because the key was written meanwhile, or the placeholder was gone.
-    FillsLost = "fills lost";
-    /// Keys that the former servers did not have.
-    FillsAbsent = "fills absent";
-    /// Items not brought because a server could not be asked.
-    FillsGivenUp = "fills given up";
-    /// Placeholders of others that were met.
-    PlaceholdersMet = "placeholders met";
-    /// Items deleted at a former server.
-    FormerDeletes = "deletes at the former pool", in rings "deletes at givers";
-    /// Reads answered with what a former server had.
-    FormerHits = "reads answered by the former pool", in rings "reads answered by givers";
-    /// Steps that were published.
-    StepsPublished = "steps published";
-    /// Changes taken back by an operator.
-    StepsWithdrawn = "steps withdrawn by operators";
-    /// Changes that the coordinator has taken back, because requests waited for too long.
-    StepsOverdue = "steps withdrawn as overdue";
-    /// Steps that were forgotten, as the coordinator died before they were saved.
-    StepsUnsaved = "steps lost unsaved";
-    /// Changes that came to their end.
-    ChangesDone = "changes done";
-    /// Plans of rings that came to their end.
-    PlansDone = "plans done";
-    /// Those of them by which parts move that were busy, by what the coordinator had measured.
-    PlansMeasured = "plans by measured load";
-    /// Servers that came into a ring.
-    ServersCame = "servers that came";
-    /// Plans taken back because their newcomer was not reached.
-    NewcomersUnreached = "newcomers not reached";
-    /// Servers that gave all they had, and went.
-    ServersDrained = "servers drained";
-    /// Servers that the coordinator held for dead.
-    ServersLost = "dead servers lost";
-    /// Servers that an operator held for dead.
-    ServersGivenUp = "servers lost by order";
-    /// Keys that came to a server which had them before, and still had what they were then.
-    KeysBack = "keys back at a former owner";
-    /// Uniques that applications were shown of items in parts that had moved.
-    MasksShown = "uniques shown masked";
-    /// Swaps that a mask made miss, because the key had moved since it was read.
-    MasksMissed = "swaps refused by a mask";
+counted! {
+    /// What is counted of operations in pools that are led, and of their changes.
+    Tally {
+        /// Items brought from a former server.
+        FillsStored = "fills stored";
+        /// Items not brought because the key was written meanwhile, or the placeholder was gone.
+        FillsLost = "fills lost";
+        /// Keys that the former servers did not have.
+        FillsAbsent = "fills absent";
+        /// Items not brought because a server could not be asked.
+        FillsGivenUp = "fills given up";
+        /// Placeholders of others that were met.
+        PlaceholdersMet = "placeholders met";
+        /// Items deleted at a former server.
+        FormerDeletes = "deletes at the former pool", in rings "deletes at givers";
+        /// Reads answered with what a former server had.
+        FormerHits = "reads answered by the former pool", in rings "reads answered by givers";
+        /// Steps that were published.
+        StepsPublished = "steps published";
+        /// Changes taken back by an operator.
+        StepsWithdrawn = "steps withdrawn by operators";
+        /// Changes that the coordinator has taken back, because requests waited for too long.
+        StepsOverdue = "steps withdrawn as overdue";
+        /// Steps that were forgotten, as the coordinator died before they were saved.
+        StepsUnsaved = "steps lost unsaved";
+        /// Changes that came to their end.
+        ChangesDone = "changes done";
+        /// Plans of rings that came to their end.
+        PlansDone = "plans done";
+        /// Those of them by which parts move that were busy, by what the coordinator had measured.
+        PlansMeasured = "plans by measured load";
+        /// Servers that came into a ring.
+        ServersCame = "servers that came";
+        /// Plans taken back because their newcomer was not reached.
+        NewcomersUnreached = "newcomers not reached";
+        /// Servers that gave all they had, and went.
+        ServersDrained = "servers drained";
+        /// Servers that the coordinator held for dead.
+        ServersLost = "dead servers lost";
+        /// Servers that an operator held for dead.
+        ServersGivenUp = "servers lost by order";
+        /// Keys that came to a server which had them before, and still had what they were then.
+        KeysBack = "keys back at a former owner";
+        /// Uniques that applications were shown of items in parts that had moved.
+        MasksShown = "uniques shown masked";
+        /// Swaps that a mask made miss, because the key had moved since it was read.
+        MasksMissed = "swaps refused by a mask";
+    }
 }
 
 impl Tally {

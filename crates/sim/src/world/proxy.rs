@@ -30,10 +30,6 @@ pub(super) const POOL: &str = "new";
 /// Hot keys are found soon, and everything about them is short.
 pub(super) fn settings(plan: &Plan, on_down: OnDown) -> PoolSettings {
     PoolSettings {
-        connect_timeout: Duration::from_nanos(60 * MS),
-        request_timeout: Duration::from_nanos(REQUEST_TIMEOUT),
-        on_down,
-        allow_flush: true,
         hot_keys: PlainConfig {
             mode: match plan.cluster {
                 Cluster::Evenkeel => PlainMode::Off,
@@ -44,7 +40,7 @@ pub(super) fn settings(plan: &Plan, on_down: OnDown) -> PoolSettings {
             write_weight: 1.5,
             ..PlainConfig::default()
         },
-        ..PoolSettings::default()
+        ..led_settings(on_down)
     }
 }
 
