@@ -12,6 +12,7 @@ use evenkeel_types::map::{ClusterMap, MIGRATIONS_MAX, MapDocument, NAME_LEN_MAX,
 use evenkeel_types::{BootId, CacheletId, Epoch, ServerId};
 use serde::{Deserialize, Serialize};
 
+use crate::bundles::{BundlePlan, FollowedBundle};
 use crate::hot_keys::HotKeysNews;
 use crate::limits::{FOLLOWED_POOLS_MAX, LOAD_RPS_MAX};
 use crate::loads::LoadNews;
@@ -157,6 +158,9 @@ pub struct FollowedPool {
     /// In a pool whose hash space follows the load: by which plan it works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring: Option<FollowedRing>,
+    /// In a pool that keeps copies: by which plan it works, and what its file says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<FollowedBundle>,
 }
 
 /// What a proxy is to work by in one pool.
@@ -169,6 +173,9 @@ pub struct PoolStep {
     /// In a pool whose hash space follows the load: which plan the step is of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring: Option<RingStep>,
+    /// In a pool that keeps copies: which plan the step is of; absent before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<BundlePlan>,
 }
 
 /// A member's load.

@@ -15,6 +15,7 @@
 )]
 
 pub mod access;
+pub mod bundles;
 pub mod exposition;
 mod heartbeat;
 pub mod hot_keys;

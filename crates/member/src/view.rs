@@ -134,14 +134,18 @@ impl View {
     fn take_steps(&mut self, told: Vec<PoolStep>) -> Vec<PoolStep> {
         let mut steps = BTreeMap::new();
         let mut news = Vec::new();
-        for PoolStep { pool, step, ring } in told {
-            let known = self.steps.get(&pool).copied();
+        for told in told {
+            let PoolStep {
+                pool, step, ring, ..
+            } = &told;
+            let step = *step;
+            let known = self.steps.get(pool).copied();
             let newest = known.filter(|known| known.version >= step.version);
             steps.insert(pool.clone(), newest.unwrap_or(step));
             // A plan that is told again, or counts that are wanted, are news for a step that was told before.
             let has_more = |ring: &RingStep| ring.plan.is_some() || ring.slot.is_some();
             if newest.is_none() || ring.as_ref().is_some_and(has_more) {
-                news.push(PoolStep { pool, step, ring });
+                news.push(told);
             }
         }
         self.steps = steps;
@@ -221,6 +225,7 @@ mod tests {
             pool: pool.to_owned(),
             step: Step { version, stage },
             ring: None,
+            bundle: None,
         };
         HeartbeatAnswer {
             pools: told.iter().map(step).collect(),

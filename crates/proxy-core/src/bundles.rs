@@ -1,12 +1,10 @@
 //! Where the copies of a pool's items would be (Replicate and Bundle).
 
 use crate::server_list::ServerList;
+use evenkeel_control::bundles::COPIES_MAX;
 use evenkeel_placement::copies::Copies;
 use evenkeel_placement::cover::Cover;
 use evenkeel_types::KeyHash;
-
-/// Most copies of an item, its own place included: as many as the figures try (`docs/experiments/rnb-8.md`).
-pub const COPIES_MAX: u8 = 8;
 
 /// Where the copies of a pool's items would be: made once and shared by all workers.
 #[derive(Debug)]

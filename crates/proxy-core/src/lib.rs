@@ -114,7 +114,7 @@ mod under_way;
 mod warm;
 mod worker;
 
-pub use bundles::{Bundles, COPIES_MAX};
+pub use bundles::Bundles;
 pub use config::{
     Access, DEFAULT_POOL, Failover, Login, MapSource, OnDown, PoolConfig, PoolKind, PoolSettings,
     ProxyConfig, RequestLogConfig, Revision, TlsId,

@@ -119,6 +119,7 @@ impl FollowedState {
                 counts,
                 unreached: unreached.map(|servers| servers.into_iter().collect()),
             }),
+            bundle: None,
         }
     }
 

@@ -15,6 +15,7 @@
 )]
 
 pub mod change;
+pub mod copies;
 pub mod generation;
 pub mod mark;
 pub mod name;

@@ -51,6 +51,7 @@ impl Led {
             pool: followed.pool.clone(),
             step: self.change.step(),
             ring,
+            bundle: None,
         })
     }
 

@@ -56,6 +56,7 @@ impl Follower {
                     told: step,
                     acknowledged: step.map_or(0, |step| step.version),
                     ring: wish.as_ref().map(|wish| followed_ring(&told, wish)),
+                    bundle: None,
                 }],
                 ..Report::default()
             }

@@ -3,7 +3,7 @@
 use super::adaptive::is_adaptive;
 use super::pools::PoolServers;
 use super::reader::{Reader, Section};
-use evenkeel_proxy_core::COPIES_MAX;
+use evenkeel_control::bundles::COPIES_MAX;
 
 /// How many copies of each item are supposed, if any are.
 pub fn copies_observed(

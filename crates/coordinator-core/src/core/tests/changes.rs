@@ -26,6 +26,7 @@ impl Follower {
             told: None,
             acknowledged: 0,
             ring: None,
+            bundle: None,
         };
         let heartbeat = Heartbeat {
             pools: pools.iter().map(followed).collect(),
@@ -47,7 +48,10 @@ impl Follower {
     /// Sends a heartbeat and takes the steps in the answer. Gives the interval until the next in milliseconds.
     fn hear(&mut self, world: &mut World) -> u64 {
         let answer = world.send(&self.0).unwrap();
-        for PoolStep { pool, step, ring } in answer.pools {
+        for PoolStep {
+            pool, step, ring, ..
+        } in answer.pools
+        {
             let mut followed = self.0.pools.iter_mut();
             let followed = followed.find(|it| it.pool == pool).expect("it is listed");
             followed.told = Some(step);

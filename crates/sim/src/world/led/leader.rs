@@ -98,6 +98,7 @@ impl World {
                 told: Some(Step { version, stage }),
                 acknowledged: version,
                 ring: self.ring_known(),
+                bundle: None,
             }];
             // A name that was another life's a moment ago is refused, as ever.
             let _ = self.coordinator.core.handle_heartbeat(now, &forged);

@@ -40,6 +40,7 @@ impl World {
                 acknowledged.min(newest)
             },
             ring,
+            bundle: None,
         }]
     }
 
