@@ -17,6 +17,9 @@
 //! without fills, a read that misses is a miss); and those beside others who know this place alone. That is the order of the
 //! [stages](crate::stage::Stage).
 //!
+//! A [copy](crate::copies) of an item is filled by the same steps, with the copy *here* and its home as *former*, and it is refreshed by
+//! almost the same: what stands in for the placeholder is the copy itself. Nobody is told what comes of either.
+//!
 //! The search in `tests/warm/` goes through all interleavings of a few commands, with evictions, restarts and lost requests, and shows
 //! for each rule what goes wrong without it.
 
@@ -41,6 +44,8 @@ pub enum Wish {
     Change,
     /// What depends on the item that is there, and can not be bound.
     Touch,
+    /// To bring a copy that is here up to date.
+    Refresh,
 }
 
 /// A command to one of the places.
@@ -125,7 +130,7 @@ enum Found {
 enum At {
     Looking,
     Placing,
-    /// With the unique of our placeholder.
+    /// With the unique of our placeholder, or of the copy that is refreshed.
     Fetching(u64),
     Storing,
     Clearing(Found),
@@ -148,7 +153,7 @@ pub struct Warming {
 }
 
 impl Warming {
-    /// A read that has found nothing here.
+    /// A read that has found nothing here. As the fill of a copy it is over where it would ask its own command.
     pub fn of_read(wish: Wish) -> (Self, Command) {
         debug_assert!(matches!(wish, Wish::Read | Wish::ReadHere));
         let warming = Warming {
@@ -162,7 +167,7 @@ impl Warming {
 
     /// A command that may change something, before it is asked. Without `fills` what is not here is nowhere.
     pub fn of_write(wish: Wish, fills: bool) -> (Self, Command) {
-        debug_assert!(!matches!(wish, Wish::Read | Wish::ReadHere));
+        debug_assert!(!matches!(wish, Wish::Read | Wish::ReadHere | Wish::Refresh));
         let (at, command) = match wish {
             Wish::Overwrite => (At::Clearing(Found::Whatever), Command::Clear),
             _ => (At::Looking, Command::Look),
@@ -174,6 +179,17 @@ impl Warming {
             tries: 0,
         };
         (warming, command)
+    }
+
+    /// A refresh of a copy that is here. What it does not meet as it was, it leaves as it is.
+    pub fn of_refresh() -> (Self, Command) {
+        let warming = Warming {
+            wish: Wish::Refresh,
+            fills: true,
+            at: At::Looking,
+            tries: 0,
+        };
+        (warming, Command::Look)
     }
 
     /// What the command wants.
@@ -191,7 +207,15 @@ impl Warming {
         use Heard::{Done, Failed, Item, Mark, Nothing, Refused};
         let reads = self.wish == Wish::Read;
         let is_read = reads || self.wish == Wish::ReadHere;
+        let refreshes = self.wish == Wish::Refresh;
         match (self.at, heard) {
+            (At::Fetching(unique), Item(_)) => self.ask(At::Storing, Command::Store(unique)),
+
+            (At::Looking, Item(unique)) if refreshes => {
+                self.ask(At::Fetching(unique), Command::Fetch)
+            }
+            (_, _) if refreshes => self.end(Shown::Miss),
+
             (At::Looking, Item(unique)) => self.clear(Found::Item(unique)),
             (At::Looking, Mark(unique)) => self.ask(At::Placing, Command::TakeOver(unique)),
             (At::Looking, Nothing) if self.fills => self.ask(At::Placing, Command::Place),
@@ -206,7 +230,6 @@ impl Warming {
             (At::Placing, _) if is_read => self.ask_own(Found::Whatever),
             (At::Placing, Refused | Nothing) => self.begin_anew(),
 
-            (At::Fetching(placed), Item(_)) => self.ask(At::Storing, Command::Store(placed)),
             (At::Fetching(placed), Nothing | Failed) if reads => {
                 self.end_removing(Shown::Miss, placed)
             }
@@ -313,5 +336,39 @@ impl Command {
             self,
             Command::TakeOver(_) | Command::Store(_) | Command::Remove(_) | Command::Own(Some(_))
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refresh_looks_fetches_and_stores_over_what_it_has_seen() {
+        let (mut refresh, first) = Warming::of_refresh();
+        assert_eq!(first, Command::Look);
+        assert_eq!(refresh.hear(Heard::Item(7)).ask, Some(Command::Fetch));
+        assert_eq!(refresh.hear(Heard::Item(1)).ask, Some(Command::Store(7)));
+        assert_eq!(refresh.hear(Heard::Done(8)).ask, None);
+    }
+
+    #[test]
+    fn a_refresh_leaves_alone_what_it_does_not_meet_as_it_was() {
+        use Heard::{Failed, Item, Mark, Nothing, Refused};
+        let seen = [Item(7)];
+        let fetched = [Item(7), Item(1)];
+        for (before, heard) in [
+            (&[][..], &[Nothing, Mark(7), Failed][..]),
+            (&seen, &[Nothing, Mark(1), Failed]),
+            (&fetched, &[Nothing, Refused, Failed]),
+        ] {
+            for heard in heard {
+                let (mut refresh, _) = Warming::of_refresh();
+                for before in before {
+                    refresh.hear(*before);
+                }
+                assert_eq!(refresh.hear(*heard).ask, None, "{before:?} {heard:?}");
+            }
+        }
     }
 }
