@@ -56,6 +56,13 @@ impl Slot {
     }
 }
 
+impl Slot {
+    /// Whether its answer is awaited.
+    pub fn is_waiting(&self) -> bool {
+        self.state.is_waiting()
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum State {
     /// Awaited from a backend.
@@ -138,6 +145,9 @@ pub(crate) struct Client {
     pub held_back: Option<HeldBack>,
     /// The slot of a write whose server is far behind: see `under_way/pace.rs`.
     pub paced_by: Option<u64>,
+    /// The slots of the last write of a pool that keeps copies, and of the last key that was asked at a copy.
+    pub copied_write: Option<u64>,
+    pub copied_read: Option<u64>,
     /// What it speaks.
     pub dialect: Dialect,
     /// How far it has come with SASL.
@@ -179,6 +189,8 @@ impl Client {
             parked: 0,
             held_back: None,
             paced_by: None,
+            copied_write: None,
+            copied_read: None,
             dialect,
             sasl,
             knows_servers: false,
@@ -223,6 +235,21 @@ impl Client {
         let place = slot.checked_sub(self.first);
         let slot_there = place.and_then(|place| self.ring.get(place as usize));
         self.paced_by == Some(slot) && slot_there.is_some_and(|there| there.state.is_waiting())
+    }
+
+    /// Whether a write is under way behind which copies are deleted, or would be.
+    pub fn awaits_copied_write(&self) -> bool {
+        self.awaits_until(self.copied_write)
+    }
+
+    /// Whether a key is awaited that was asked at a copy, and may be asked at home yet.
+    pub fn awaits_copied_read(&self) -> bool {
+        self.awaits_until(self.copied_read)
+    }
+
+    /// Whether anything up to this slot is awaited. O(slots).
+    fn awaits_until(&self, last: Option<u64>) -> bool {
+        last.is_some_and(|slot| slot >= self.first && self.awaits_before(slot + 1))
     }
 
     /// Whether so many requests may be sent one after the other, the first of which may:
@@ -592,7 +619,7 @@ impl State {
     }
 
     #[inline]
-    fn is_waiting(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         matches!(self, State::Waiting | State::Flushing)
     }
 

@@ -18,9 +18,13 @@ pub(crate) fn parse_own(bytes: &[u8]) -> Option<Request<'_>> {
     }
 }
 
-/// The key of a meta command, as it is sent.
+/// The key of a command about one, as it is sent.
 pub(crate) fn sent_key(bytes: &[u8]) -> Option<SentKey<'_>> {
     match parse_own(bytes)? {
+        Request::Store(store) => Some(SentKey::plain(store.key)),
+        Request::Delete { key, .. }
+        | Request::Arithmetic { key, .. }
+        | Request::Touch { key, .. } => Some(SentKey::plain(key)),
         Request::MetaDebug { key } => Some(key),
         Request::MetaGet(meta)
         | Request::MetaSet(meta)

@@ -110,8 +110,17 @@ pub struct PoolConfig {
     pub kind: PoolKind,
     /// The rest.
     pub settings: PoolSettings,
-    /// What copies of its items would save is counted, in a pool with a list of servers.
+    /// The copies of its items, in a pool with a list of servers: those that are kept, or would be.
     pub bundles: Option<Arc<Bundles>>,
+}
+
+impl PoolConfig {
+    /// Whether marks stand at its servers, under the names of applications' items or of copies.
+    pub(crate) fn has_marks(&self) -> bool {
+        let bundles = self.bundles.as_ref();
+        let keeps_copies = bundles.is_some_and(|bundles| bundles.keeping().is_some());
+        self.settings.has_marks() || keeps_copies
+    }
 }
 
 /// What the servers of a pool are.

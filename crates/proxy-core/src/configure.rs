@@ -14,8 +14,10 @@ use crate::ids::{BackendId, PoolId, RouteId};
 use crate::limits::LEAVING_LOOK;
 use crate::pipe::backend::{Backend, Peer};
 use crate::places::Places;
-use crate::pool::observed::Observed;
-use crate::pool::{EvenkeelPool, Former, LeftServers, MemcachedPool, Pool, Servers, server_name};
+use crate::pool::bundled::Bundled;
+use crate::pool::{
+    EvenkeelPool, Followed, Former, LeftServers, MemcachedPool, Pool, Servers, server_name,
+};
 use crate::ring::PlannedRing;
 use crate::routes::way::{Tongue, Way};
 use crate::routes::{RenameId, Renames, RouteTarget};
@@ -137,11 +139,9 @@ fn take_over_pool(core: &mut ProxyCore, now: Instant, wanted: &PoolConfig) -> Po
     if let Some(pool) = core.pools.get_mut(id) {
         pool.settings = wanted.settings.clone();
         pool.grains = pool.grains.take().filter(|_| pool.settings.adaptive);
-        let before = pool.bundles.take().map(|observed| observed.counts);
-        pool.bundles = wanted.bundles.as_ref().map(|bundles| Observed {
-            by: Arc::clone(bundles),
-            counts: before.unwrap_or_default(),
-        });
+        let before = pool.bundled.take();
+        let bundles = wanted.bundles.as_ref();
+        pool.bundled = bundles.map(|bundles| Bundled::new(bundles, before));
     }
     if let PoolKind::Memcached(list) = &wanted.kind {
         // Where there is a ring, it says which servers there are.
@@ -203,9 +203,7 @@ fn former_of(wanted: &PoolConfig, pool: PoolId, before: Option<Former>) -> Forme
     if wanted.settings.follows.is_some() {
         return Former {
             pool,
-            step: before.and_then(|before| before.step),
-            acknowledged: before.map_or(0, |before| before.acknowledged),
-            since: before.map_or(Instant(0), |before| before.since),
+            at: before.map(|before| before.at).unwrap_or_default(),
         };
     }
     let stage = match wanted.settings.warm_fill {
@@ -214,9 +212,10 @@ fn former_of(wanted: &PoolConfig, pool: PoolId, before: Option<Former>) -> Forme
     };
     Former {
         pool,
-        step: Some(Step { version: 0, stage }),
-        acknowledged: 0,
-        since: Instant(0),
+        at: Followed {
+            step: Some(Step { version: 0, stage }),
+            ..Followed::default()
+        },
     }
 }
 
@@ -256,9 +255,9 @@ fn take_over_servers(
             backend.is_some_and(|b| b.host == server.host && b.port == server.port)
         });
         let settings = &wanted.settings;
+        let has_marks = wanted.has_marks();
         let kept = at_same_place.filter(|id| {
             let backend = core.backends.get(*id);
-            let has_marks = settings.has_marks();
             backend.is_some_and(|b| {
                 b.tls == settings.tls && b.login == settings.login && b.has_marks == has_marks
             })
@@ -273,6 +272,7 @@ fn take_over_servers(
                 let host = server.host.clone();
                 let (port, peer) = (server.port, Peer::Memcached);
                 let mut backend = Backend::new(id, name, host, port, peer, &wanted.settings);
+                backend.has_marks = has_marks;
                 let is_return = left.is_return(&server.host, port);
                 if is_return {
                     backend.missed.note_unknown();
@@ -401,7 +401,7 @@ fn new_pool(wanted: &PoolConfig, lease_seed: u64) -> Pool {
         former: None,
         is_led_from: false,
         grains: None,
-        bundles: None,
+        bundled: None,
         left: LeftServers::default(),
         leaving: false,
     }

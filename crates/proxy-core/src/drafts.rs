@@ -22,6 +22,8 @@ struct GroupDraft {
     route: RouteId,
     /// How often the keys were put to a server before, and when they are given up.
     again: Option<(u8, Instant)>,
+    /// Some of the keys are names of copies.
+    has_copies: bool,
 }
 
 /// A key for such a line, whose answer goes into a slot.
@@ -65,6 +67,7 @@ impl Default for GroupDraft {
             exptime: None,
             route: RouteId::NONE,
             again: None,
+            has_copies: false,
         }
     }
 }
@@ -133,6 +136,7 @@ impl Drafts {
         draft.exptime = line.exptime;
         draft.route = line.route;
         draft.again = line.again;
+        draft.has_copies = false;
         self.begun.push((line.pool, line.to));
     }
 
@@ -150,6 +154,16 @@ impl Drafts {
             end: draft.line.len() as u32,
             hash: key.hash,
         });
+    }
+
+    /// The key that was added last to the line for a server is the name of a copy.
+    pub fn note_copy(&mut self, to: BackendId) {
+        self.lines[to.0.slot as usize].has_copies = true;
+    }
+
+    /// How many lines have been begun.
+    pub fn begun(&self) -> usize {
+        self.begun.len()
     }
 
     /// Where the lines go that have been begun; [`Drafts::keep_begun`] must follow.
@@ -175,12 +189,13 @@ impl Drafts {
         let &first = draft.keys.first()?;
         draft.line.extend_from_slice(text::CRLF);
         let count = draft.keys.len();
-        let progress = if count > 1 {
+        let progress = if count > 1 || draft.has_copies {
             Progress::Group(Box::new(Group {
                 // The next line has about as many.
                 keys: mem::replace(&mut draft.keys, Vec::with_capacity(count)),
                 done: 0,
                 missed: 0,
+                being_filled: Vec::new(),
                 done_end: draft.command_end,
             }))
         } else {
@@ -188,12 +203,16 @@ impl Drafts {
             Progress::Nothing
         };
         let (retries, give_up) = draft.again.unwrap_or((0, now));
+        let ask = match draft.has_copies {
+            true => Ask::Copies,
+            false => Ask::Values,
+        };
         let tag = Tag {
             hash: KeyHash(first.hash.into()),
             route: draft.route,
             is_read: draft.exptime.is_none(),
             retries,
-            ..Tag::new(client, pool, first.slot, Ask::Values, give_up)
+            ..Tag::new(client, pool, first.slot, ask, give_up)
         };
         Some((tag, mem::take(&mut draft.line), progress))
     }

@@ -35,6 +35,8 @@ pub(crate) enum Failure {
     Former,
     /// Its steps took longer than a request may.
     ManySteps,
+    /// It was carried out, and this server may still have a copy of what was there before.
+    CopyLeft(String),
     /// Others change its key all the time.
     Contended,
     /// It waited too long for a server that cannot keep up; it was not asked.
@@ -70,7 +72,8 @@ impl Failure {
             | Failure::Busy(name)
             | Failure::Lost(name)
             | Failure::Late(name)
-            | Failure::Confused(name) => Some(name),
+            | Failure::Confused(name)
+            | Failure::CopyLeft(name) => Some(name),
             Failure::NoMap
             | Failure::NoOwner
             | Failure::Quarantined(_)
@@ -107,6 +110,9 @@ impl fmt::Display for Failure {
             Failure::Quiesced => f.write_str("the pool waits for its coordinator"),
             Failure::Former => f.write_str("former pool unavailable"),
             Failure::ManySteps => f.write_str("its steps took too long together"),
+            Failure::CopyLeft(name) => {
+                write!(f, "backend {name} may have an old copy, outcome unknown")
+            }
             Failure::Contended => f.write_str("busy: others keep changing this key"),
             Failure::Overloaded => f.write_str("overloaded"),
         }

@@ -77,6 +77,8 @@ mod clients;
 mod composed;
 mod config;
 mod configure;
+mod copied;
+mod deletions;
 mod draft;
 mod drafts;
 mod driver;
@@ -114,7 +116,7 @@ mod under_way;
 mod warm;
 mod worker;
 
-pub use bundles::Bundles;
+pub use bundles::{Bundles, Keeping};
 pub use config::{
     Access, DEFAULT_POOL, Failover, Login, MapSource, OnDown, PoolConfig, PoolKind, PoolSettings,
     ProxyConfig, RequestLogConfig, Revision, TlsId,

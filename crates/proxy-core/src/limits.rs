@@ -3,6 +3,12 @@
 
 use core::time::Duration;
 
+/// Copies that a worker fills and refreshes at once. Reads that find nothing beyond that fill nothing.
+pub const FILLS_MAX: usize = 1024;
+
+/// So long a part of the request timeout the copies' deletes are waited for behind a write.
+pub const DELETION_PER_REQUEST_TIMEOUT: u32 = 4;
+
 /// Bytes of answers, unread by an application or held for it, above which its requests wait: it
 /// covers a burst of several of the largest ordinary values (1 MiB) without holding a connection's
 /// memory hostage to one slow reader.

@@ -46,6 +46,8 @@ pub(crate) struct Operation {
     pub machine: Warming,
     /// The application's request; its tag names who waits for the answer.
     pub question: Question,
+    /// Whether it fills or refreshes a copy, for nobody who waits.
+    pub is_fill: bool,
     /// Whether the application has its answer, and what is left is done for nobody.
     pub is_told: bool,
     /// The application's further requests wait for it.
@@ -80,6 +82,8 @@ pub(crate) struct Operations {
     by_slot: BTreeMap<(ClientId, u64), OperationId>,
     /// Bytes of requests and fetched values.
     bytes: usize,
+    /// How many fill or refresh copies.
+    fills: usize,
     /// Those whose step has failed, which have not heard it.
     failed: Vec<(OperationId, Failure)>,
 }
@@ -95,11 +99,20 @@ impl Operations {
         self.slab.len() < OPERATIONS_MAX && self.bytes + len <= OPERATION_BYTES_MAX
     }
 
+    /// How many fill or refresh copies.
+    pub fn fills(&self) -> usize {
+        self.fills
+    }
+
     pub fn insert(&mut self, operation: Operation) -> OperationId {
         let tag = operation.question.tag;
         self.bytes += operation.bytes();
+        self.fills += usize::from(operation.is_fill);
+        let is_told = operation.is_told;
         let id = OperationId(self.slab.insert(operation));
-        self.by_slot.insert((tag.client, tag.slot), id);
+        if !is_told {
+            self.by_slot.insert((tag.client, tag.slot), id);
+        }
         id
     }
 
@@ -139,6 +152,7 @@ impl Operations {
     pub fn remove(&mut self, id: OperationId) {
         if let Some(operation) = self.slab.remove(id.0) {
             self.bytes -= operation.bytes();
+            self.fills -= usize::from(operation.is_fill);
             let tag = operation.question.tag;
             if !operation.is_told {
                 self.by_slot.remove(&(tag.client, tag.slot));
@@ -202,6 +216,7 @@ mod tests {
                 bytes: vec![0; len],
                 progress: Progress::Nothing,
             },
+            is_fill: false,
             is_told: false,
             holds_back: true,
             key: Box::default(),

@@ -8,6 +8,7 @@
 
 use crate::server_list::ServerList;
 use core::array;
+use evenkeel_control::bundles::BundlePlan;
 use evenkeel_control::rings::{BadPlan, RingPlan};
 use evenkeel_placement::ring::{GRAINS_OF_RING, Ring, Slice, grain_of};
 use evenkeel_schemes::generation::{PREFIX_LEN, mask, name_prefix, taken_apart};
@@ -15,8 +16,16 @@ use evenkeel_schemes::stage::{Stage, Step};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What a coordinator has told of a pool: its newest step, and the ring of the plan that this is of, where it has one.
-pub type Told = (Step, Option<Arc<PlannedRing>>);
+/// What a coordinator has told of a pool.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// Its newest step.
+    pub step: Step,
+    /// The ring of the plan that this is of, in a pool whose hash space follows the load.
+    pub ring: Option<Arc<PlannedRing>>,
+    /// That plan, in a pool that keeps copies; `None` as long as they were never on.
+    pub bundle: Option<BundlePlan>,
+}
 
 /// A plan, ready for use: made once and shared by all workers.
 #[derive(Debug)]

@@ -23,10 +23,11 @@ pub(crate) struct Scratch {
     pub homes: Vec<KeyHome>,
     /// What stands before those of them that have a name of a ring, in their order.
     pub prefixes: Vec<[u8; PREFIX_LEN]>,
-    /// Which servers a multi-get with a limit asks, and which ones others would ask if there were copies.
+    /// Which servers a multi-get asks that has a limit or whose keys have copies, or would ask if they had.
     pub cover: Cover,
-    /// The homes of a multi-get's keys.
-    pub observed: Vec<u32>,
+    /// The homes of the keys that it covers, by their places in the list, in the order of the request, and each of them once.
+    pub covered_homes: Vec<u32>,
+    pub plain_homes: Vec<u32>,
     /// By which it chooses between servers that hold equally many, by the positions of their connections.
     pub seeds: Vec<u64>,
 }

@@ -1,8 +1,9 @@
-//! What coordinators say of pools that are on their way from former servers to their own, or parts of whose rings change hands.
+//! What coordinators say of pools that are on their way from former servers to their own, parts of whose rings change hands, or whose copies are switched on or off.
 
 use crate::config::MapSource;
 use crate::configure::take_over_ring;
-use crate::pool::Former;
+use crate::ids::PoolId;
+use crate::pool::{Followed, Former};
 use crate::ring::Told;
 use crate::under_way::era::begin_era;
 use crate::under_way::reach::meet_servers;
@@ -20,36 +21,64 @@ pub(crate) fn set_step(
     name: &str,
     told: Option<Told>,
 ) {
-    let (step, ring) = told.unzip();
+    let step = told.as_ref().map(|told| told.step);
     let Some(id) = core.pools.follower(source, name) else {
         return;
     };
-    let former = core.pools.get(id).and_then(|pool| pool.former);
-    let is_news = |former: &Former| step.is_none_or(|step| step.version > former.version());
-    let Some(former) = former.filter(is_news) else {
+    let followed = core.pools.get(id).and_then(|pool| pool.followed());
+    let is_news = |followed: &Followed| step.is_none_or(|step| step.version > followed.version());
+    if !followed.as_ref().is_some_and(is_news) {
         return;
+    }
+    let is_heard = match core.pools.keeps_copies(id) {
+        true => hear_of_copies(core, now, id, told),
+        false => hear_of_places(core, now, (id, name), told),
     };
-    if let Some(ring) = ring.flatten() {
+    if !is_heard {
+        return;
+    }
+    core.pools.step_told();
+    begin_era(core);
+    retry_all_parked(core, now);
+}
+
+fn hear_of_copies(core: &mut ProxyCore, now: Instant, id: PoolId, told: Option<Told>) -> bool {
+    let step = told.as_ref().map(|told| told.step);
+    let plan = told.and_then(|told| told.bundle);
+    let bundled = core.pools.bundled(id);
+    bundled.is_some_and(|(bundled, _)| bundled.hear(now, step, plan))
+}
+
+fn hear_of_places(
+    core: &mut ProxyCore,
+    now: Instant,
+    (id, name): (PoolId, &str),
+    told: Option<Told>,
+) -> bool {
+    let step = told.as_ref().map(|told| told.step);
+    if let Some(ring) = told.and_then(|told| told.ring) {
         let config = Arc::clone(&core.config);
         let mut pools = config.pools.iter();
         if let Some(wanted) = pools.find(|wanted| *wanted.name == *name) {
             take_over_ring(core, now, id, wanted, ring);
         }
     }
-    if let Some(pool) = core.pools.get_mut(id) {
-        let ring = pool.ring();
-        let step = step.map(|step| ring.map_or(step, |ring| ring.worked_by(step)));
-        pool.former = Some(Former {
+    let Some(pool) = core.pools.get_mut(id) else {
+        return false;
+    };
+    let ring = pool.ring();
+    let step = step.map(|step| ring.map_or(step, |ring| ring.worked_by(step)));
+    pool.former = pool.former.map(|former| Former {
+        at: Followed {
             step,
             since: now,
-            ..former
-        });
-        if pool.settings.adaptive {
-            pool.count_by_ring(now);
-            meet_servers(core, now, id);
-        }
+            ..former.at
+        },
+        ..former
+    });
+    if pool.settings.adaptive {
+        pool.count_by_ring(now);
+        meet_servers(core, now, id);
     }
-    core.pools.step_told();
-    begin_era(core);
-    retry_all_parked(core, now);
+    true
 }

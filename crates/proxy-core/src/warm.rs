@@ -29,6 +29,8 @@ pub(crate) struct Words<'a> {
     /// Of a placeholder.
     pub nonce: u64,
     pub unix: UnixSeconds,
+    /// What is fetched is copied, with its unique.
+    pub is_fill: bool,
 }
 
 /// Bytes of a step besides its key and value, at most: a command, six flags of which three are numbers, and our own.
@@ -62,6 +64,7 @@ impl Words<'_> {
             Command::Fetch => {
                 let line = announced(ask::meta_get(out, key), key);
                 let line = line.flag(b'v').flag(b'f').flag(b't');
+                let line = if self.is_fill { line.flag(b'c') } else { line };
                 line.raw(self.route).end();
                 0
             }

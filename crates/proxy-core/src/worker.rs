@@ -3,6 +3,7 @@
 use crate::bytes::Spare;
 use crate::clients::Clients;
 use crate::config::ProxyConfig;
+use crate::deletions::Deletions;
 use crate::drafts::Drafts;
 use crate::failure::Failure;
 use crate::flushes::Flushes;
@@ -42,6 +43,7 @@ pub struct ProxyCore {
     pub(crate) flushes: Flushes,
     pub(crate) limited_due: LimitedDue,
     pub(crate) operations: Operations,
+    pub(crate) deletions: Deletions,
     pub(crate) outbox: Outbox,
     pub(crate) counts: Counts,
     /// How many bytes of answers an application may have unread before its requests wait.
@@ -74,6 +76,7 @@ impl ProxyCore {
             flushes: Flushes::default(),
             limited_due: LimitedDue::default(),
             operations: Operations::default(),
+            deletions: Deletions::default(),
             outbox: Outbox::default(),
             counts: Counts::default(),
             out_pause: limits::OUT_PAUSE,

@@ -3,6 +3,7 @@
 //! Answers belong to requests by their order. One for the application's front slot is written
 //! straight into its output; others are composed aside. What has one answer goes on in `settle.rs`.
 
+use crate::answer::bundled::take_copies;
 use crate::answer::done::done;
 use crate::answer::flush::flush_reply;
 use crate::answer::greeting::greeted;
@@ -141,6 +142,7 @@ fn take_reply(
             return shared_values(core, now, id, reply, raw);
         }
         Ask::Values => take_values(core, id, reply, raw)?,
+        Ask::Copies => take_copies(core, now, id, reply, raw)?,
         Ask::Hot => hot_reply(core, now, id, reply, raw)?,
         Ask::Quiet => take_quiet(core, now, id, reply, raw)?,
         Ask::Flush => flush_reply(core, now, id, reply, raw)?,

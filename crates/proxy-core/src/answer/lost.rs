@@ -23,6 +23,7 @@ use crate::under_way::park::{has_stragglers, park};
 use crate::under_way::reach::meet;
 use crate::under_way::release::release;
 use crate::under_way::say::close_client;
+use crate::under_way::second_round::ask_elsewhere as ask_copies_elsewhere;
 use crate::worker::ProxyCore;
 use evenkeel_protocol::{KeyScratch, Request};
 use evenkeel_types::Instant;
@@ -204,6 +205,11 @@ pub(crate) fn lose(core: &mut ProxyCore, now: Instant, id: BackendId, loss: Loss
     catch_up_if_idle(core, now, id);
     for (question, is_written) in questions {
         let tag = question.tag;
+        if tag.ask == Ask::Copies {
+            ask_copies_elsewhere(core, now, &question);
+            release(core, now, tag.client);
+            continue;
+        }
         let lost = (question, is_written);
         let may_repeat = may_repeat(&lost);
         let (mut question, is_written) = lost;

@@ -1,6 +1,7 @@
 //! From answers of servers to answers for applications.
 
 pub(crate) mod askers;
+pub(crate) mod bundled;
 pub(crate) mod copies;
 pub(crate) mod done;
 pub(crate) mod flush;

@@ -2,18 +2,21 @@
 
 use crate::answer::done::done;
 use crate::answer::moved::take_moved;
+use crate::answer::settle::delete_behind;
 use crate::client::{Answered, State};
+use crate::composed::sent_key;
 use crate::ids::BackendId;
 use crate::pipe::backend::Peer;
-use crate::pipe::in_flight::Progress;
+use crate::pipe::in_flight::{Progress, Tag};
 use crate::show;
 use crate::show::Unfit;
 use crate::show::kinds::{Show, Verb};
 use crate::stats::counters::Tally;
+use crate::under_way::deletions::delete_copies;
 use crate::under_way::operation::{Own, own_answered};
 use crate::warm::with_status;
 use crate::worker::ProxyCore;
-use evenkeel_protocol::Reply;
+use evenkeel_protocol::{KeyScratch, Reply};
 use evenkeel_types::Instant;
 
 /// A part of the answer to a quiet command and the `mn` behind it.
@@ -39,6 +42,9 @@ pub(crate) fn take_quiet(
     let is_aware = backend.peer != Peer::Memcached;
     let (question, request) = backend.awaited().ok_or(Unfit)?;
     let tag = request.tag;
+    if core.pools.deletes_behind(&tag) && matches!(request.progress, Progress::Nothing) {
+        return delete_behind_quiet(core, now, id, &tag, reply, raw);
+    }
     let client = core.clients.get_mut(tag.client);
     match (&request.progress, reply) {
         (Progress::Nothing, Reply::MetaNoop) => {
@@ -88,6 +94,38 @@ pub(crate) fn take_quiet(
         }
         _ => return Err(Unfit),
     }
+    Ok(())
+}
+
+/// The answer to a quiet write, or the `mn` where it has none, is kept until the copies are deleted.
+fn delete_behind_quiet(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: BackendId,
+    tag: &Tag,
+    reply: &Reply<'_>,
+    raw: &[u8],
+) -> Result<(), Unfit> {
+    if *reply != Reply::MetaNoop {
+        delete_behind(core, now, id, tag, reply, raw)?;
+        let backend = core.backends.get_mut(id).ok_or(Unfit)?;
+        backend.awaited().ok_or(Unfit)?.1.progress = Progress::Answered;
+        return Ok(());
+    }
+    let backend = core.backends.get_mut(id).ok_or(Unfit)?;
+    let (question, request) = backend.awaited().ok_or(Unfit)?;
+    let mut scratch = KeyScratch::default();
+    let key: Box<[u8]> = sent_key(question).ok_or(Unfit)?.decode(&mut scratch).into();
+    let client = core.clients.get_mut(tag.client);
+    let slot = client.and_then(|client| client.slot(tag.slot));
+    let tally = slot.map_or(Tally::Nothing, |slot| hidden_tally(slot.show));
+    request.saw(raw.len(), tally);
+    let answered = Answered {
+        tally,
+        ..Answered::miss()
+    };
+    done(core, id);
+    delete_copies(core, now, tag, &key, answered);
     Ok(())
 }
 

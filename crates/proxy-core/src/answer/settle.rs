@@ -21,6 +21,7 @@ use crate::show::Unfit;
 use crate::show::kinds::{Show, Unasked};
 use crate::stats::counters::Tally;
 use crate::under_way::again::ask_home;
+use crate::under_way::deletions::{delete_copies, deleted};
 use crate::under_way::operation::{Own, own_answered};
 use crate::under_way::park::hurry_parked;
 use crate::warm::{has_unique, with_masked_unique, with_status};
@@ -71,6 +72,9 @@ fn settle_for(
     reply: &Reply<'_>,
     raw: &[u8],
 ) -> Result<(), Unfit> {
+    if core.pools.deletes_behind(&tag) {
+        return delete_behind(core, now, id, &tag, reply, raw);
+    }
     if !core.takes_steps() {
         return show_or_keep(core, now, id, tag, reply, raw);
     }
@@ -86,6 +90,37 @@ fn settle_for(
             settle_for(core, now, id, tag, reply, raw)
         }),
     }
+}
+
+/// The answer to a write is there: it is kept until its copies are deleted.
+pub(crate) fn delete_behind(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: BackendId,
+    tag: &Tag,
+    reply: &Reply<'_>,
+    raw: &[u8],
+) -> Result<(), Unfit> {
+    let backend = core.backends.get_mut(id).ok_or(Unfit)?;
+    let (question, request) = backend.awaited().ok_or(Unfit)?;
+    let mut scratch = KeyScratch::default();
+    let key = sent_key(question).ok_or(Unfit)?.decode(&mut scratch);
+    let client = core.clients.get_mut(tag.client);
+    let mut answered = Answered::miss();
+    if let Some(slot) = client.and_then(|client| client.slot(tag.slot)) {
+        let rename = core.routing.renames.get(slot.rename);
+        let mut bytes = core.spare.take();
+        let tally = show::compose(&mut bytes, slot.show, rename, question, reply, raw)?;
+        request.saw(raw.len(), tally);
+        answered = Answered {
+            bytes,
+            is_error: show::is_error(reply),
+            tally,
+        };
+    }
+    let key: Box<[u8]> = key.into();
+    delete_copies(core, now, tag, &key, answered);
+    Ok(())
 }
 
 /// What the unique in an answer is combined with before it is shown; 0 for nothing.
@@ -146,6 +181,7 @@ fn show_or_keep(
         match tag.asker {
             Asker::CatchUp => caught_up(core, reply)?,
             Asker::Copy => filled(core, now, &tag, reply)?,
+            Asker::Deletion => deleted(core, now, (id, &tag), reply)?,
             Asker::Client | Asker::Step => {}
         }
         return Ok(());

@@ -16,6 +16,8 @@ pub(crate) enum Ask {
     Single,
     /// Any number of `VALUE`s and an `END`: `get`, `gets`, `gat`, `gats`.
     Values,
+    /// The same where some of the keys are names of copies: of `get` and `gets` of an application that is to see the items.
+    Copies,
     /// The same for one key of `get` or `gets` that is replicated in a pool of plain servers (`hot/`).
     Hot,
     /// Nothing or one answer, and then `MN`: a quiet command followed by `mn`, because what a quiet
@@ -36,6 +38,8 @@ pub(crate) enum Asker {
     CatchUp,
     /// A copy of a hot key is stored.
     Copy,
+    /// A copy is deleted behind a write; the tag's slot names which.
+    Deletion,
 }
 
 /// What is known of a request besides its bytes.
@@ -206,6 +210,8 @@ pub(crate) struct Group {
     pub done_end: usize,
     /// How many were passed over.
     pub missed: usize,
+    /// Slots of copies that somebody is filling.
+    pub being_filled: Vec<u64>,
 }
 
 /// A key of such a line, behind one space.

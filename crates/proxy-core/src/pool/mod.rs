@@ -3,20 +3,20 @@
 //! A core has several. Each has connections of its own, also where two name the same server: their
 //! timeouts differ, and one's slow answers are not in the way of the other's.
 
+pub(crate) mod bundled;
 pub(crate) mod elsewhere;
 mod evenkeel;
 pub(crate) mod grain_counts;
 pub(crate) mod hot;
 mod left;
-pub(crate) mod observed;
 mod plain;
 pub(crate) mod pools;
 pub(crate) mod sent;
 pub(crate) mod steady;
 
+use bundled::Bundled;
 pub(crate) use evenkeel::EvenkeelPool;
 use grain_counts::GrainCounts;
-use observed::Observed;
 use steady::SteadyPool;
 
 pub(crate) use left::LeftServers;
@@ -57,8 +57,8 @@ pub(crate) struct Pool {
     pub is_led_from: bool,
     /// What grains of its ring carry.
     pub grains: Option<GrainCounts>,
-    /// What copies of its items would save, where that is counted.
-    pub bundles: Option<Observed>,
+    /// The copies of its items, where there are any, or are supposed.
+    pub bundled: Option<Bundled>,
     /// Servers that it has had.
     pub left: LeftServers,
     /// No longer configured: kept until nothing that was asked of it is under way.
@@ -69,7 +69,13 @@ pub(crate) struct Pool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Former {
     pub pool: PoolId,
-    /// How far that is; `None` until a coordinator has said so.
+    pub at: Followed,
+}
+
+/// How far a change has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Followed {
+    /// `None` until a coordinator has said so.
     pub step: Option<Step>,
     /// The newest version of a coordinator's before which nothing is under way here. 0 for none.
     pub acknowledged: u64,
@@ -81,10 +87,17 @@ impl Former {
     /// Where commands go. Nobody is asked before that is known.
     #[inline]
     pub fn stage(&self) -> Stage {
-        self.step.map_or(Stage::Quiesced, |step| step.stage)
+        self.at.step.map_or(Stage::Quiesced, |step| step.stage)
     }
 
     /// Its number.
+    pub fn version(&self) -> u64 {
+        self.at.version()
+    }
+}
+
+impl Followed {
+    /// The number of the step; 0 for none.
     pub fn version(&self) -> u64 {
         self.step.map_or(0, |step| step.version)
     }
@@ -133,7 +146,22 @@ impl Pool {
 
     /// The step of a coordinator by which it works, where one leads it and has told it one.
     pub fn step(&self) -> Option<Step> {
-        self.former?.step.filter(|step| step.version > 0)
+        self.followed()?.step.filter(|step| step.version > 0)
+    }
+
+    /// How far the change is that it follows, if it follows one.
+    pub fn followed(&self) -> Option<Followed> {
+        let kept = self.bundled.as_ref().and_then(|bundled| bundled.kept);
+        let of_copies = kept.map(|kept| kept.at);
+        self.former.map(|former| former.at).or(of_copies)
+    }
+
+    /// The same, to be changed.
+    pub fn followed_mut(&mut self) -> Option<&mut Followed> {
+        let kept = self.bundled.as_mut().and_then(|it| it.kept.as_mut());
+        let of_copies = kept.map(|kept| &mut kept.at);
+        let of_former = self.former.as_mut().map(|former| &mut former.at);
+        of_former.or(of_copies)
     }
 
     /// At which stage a key is, by the name that servers know, on its way from one place to another; `None` for one that stays where it is.
@@ -143,7 +171,7 @@ impl Pool {
         if !self.settings.adaptive {
             return Some(former.stage());
         }
-        let Some(ring) = self.ring().filter(|_| former.step.is_some()) else {
+        let Some(ring) = self.ring().filter(|_| former.at.step.is_some()) else {
             return Some(Stage::Quiesced);
         };
         match former.stage() {
@@ -151,6 +179,18 @@ impl Pool {
             Stage::Former | Stage::Done => None,
             stage => ring.moves(key).then_some(stage),
         }
+    }
+
+    /// Whether copies are kept of its items, whether they are on or not.
+    pub fn keeps_copies(&self) -> bool {
+        let bundled = self.bundled.as_ref();
+        bundled.is_some_and(|bundled| bundled.kept.is_some())
+    }
+
+    /// Whether its writes wait until its coordinator has said how far its copies are switched on.
+    pub fn awaits_switch(&self) -> bool {
+        let kept = self.bundled.as_ref().and_then(|bundled| bundled.kept);
+        kept.is_some_and(|kept| kept.switch().is_none())
     }
 
     /// What the item of a key is called: what stands before the key, if anything does.
@@ -194,7 +234,7 @@ impl Pool {
         if !self.settings.adaptive {
             return Some(SteadyPool::new(servers, None));
         }
-        let stage = self.former?.step?.stage;
+        let stage = self.former?.at.step?.stage;
         Some(SteadyPool::new(
             servers,
             Some(servers.ring()?.steady(stage)),

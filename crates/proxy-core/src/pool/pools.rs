@@ -4,15 +4,14 @@ use crate::config::MapSource;
 use crate::failure::Failure;
 use crate::ids::{BackendId, PoolId};
 use crate::output::{Outbox, Output};
-use crate::pipe::in_flight::Tag;
+use crate::pipe::in_flight::{Asker, Tag};
+use crate::pool::bundled::Bundled;
 use crate::pool::grain_counts::GrainCounts;
-use crate::pool::observed::Observed;
 use crate::pool::steady::SteadyPool;
-use crate::pool::{EvenkeelPool, Former, MemcachedPool, Pool, Servers};
+use crate::pool::{EvenkeelPool, Followed, MemcachedPool, Pool, Servers};
 use crate::ring::unique_mask;
 use crate::route_flags::RouteFlags;
 use crate::routes::way::Way;
-use crate::server_list::ServerList;
 use crate::slab::Slab;
 use crate::stats::process::PoolStats;
 use evenkeel_hotkeys::ages::Ages;
@@ -31,8 +30,8 @@ pub(crate) struct Pools {
     watches: bool,
     /// Whether a pool takes the place of another.
     warms: bool,
-    /// What copies would save is counted in some pool.
-    observes: bool,
+    /// Items of some pool have copies, or are supposed to.
+    bundles: bool,
     /// A pool may have been told a step that is not acknowledged.
     may_be_behind: bool,
 }
@@ -104,7 +103,7 @@ impl Pools {
     /// Whether items of ours stand beside the application's in a pool.
     pub fn use_names(&self, pool: PoolId) -> bool {
         self.get(pool)
-            .is_some_and(|pool| pool.scheme().uses_names())
+            .is_some_and(|pool| pool.scheme().uses_names() || pool.keeps_copies())
     }
 
     /// Whether hot keys of a pool of plain servers are looked for.
@@ -209,24 +208,46 @@ impl Pools {
     pub fn look_for_former_pools(&mut self) {
         let warms = self.iter().any(|(_, pool)| pool.former.is_some());
         self.warms = warms;
-        let observes = self.iter().any(|(_, pool)| pool.bundles.is_some());
-        self.observes = observes;
-        self.may_be_behind = warms;
+        let bundles = self.iter().any(|(_, pool)| pool.bundled.is_some());
+        self.bundles = bundles;
+        self.may_be_behind = warms || bundles;
     }
 
-    /// Whether it is counted in some pool what copies would save.
+    /// Whether items of some pool have copies, or are supposed to.
     #[inline]
-    pub fn observes(&self) -> bool {
-        self.observes
+    pub fn bundles(&self) -> bool {
+        self.bundles
     }
 
-    /// A pool in which that is counted, and its list.
-    pub fn observed(&mut self, id: PoolId) -> Option<(&mut Observed, &ServerList)> {
+    /// The copies of a pool's items, and its servers.
+    pub fn bundled(&mut self, id: PoolId) -> Option<(&mut Bundled, &MemcachedPool)> {
         let pool = self.get_mut(id)?;
         match &pool.servers {
-            Servers::Memcached(servers) => Some((pool.bundles.as_mut()?, servers.list())),
+            Servers::Memcached(servers) => Some((pool.bundled.as_mut()?, servers)),
             Servers::Evenkeel(_) => None,
         }
+    }
+
+    /// Whether copies are deleted behind what an application has asked.
+    #[inline]
+    pub fn deletes_behind(&self, tag: &Tag) -> bool {
+        self.bundles
+            && !tag.is_read
+            && tag.asker == Asker::Client
+            && (self.get(tag.pool))
+                .is_some_and(|pool| pool.bundled.as_ref().is_some_and(Bundled::is_cleared))
+    }
+
+    /// Whether copies are kept of a pool's items, whether they are on or not.
+    #[inline]
+    pub fn keeps_copies(&self, id: PoolId) -> bool {
+        self.bundles && self.get(id).is_some_and(Pool::keeps_copies)
+    }
+
+    /// Whether writes of a pool wait until its coordinator has said how far its copies are switched on.
+    #[inline]
+    pub fn awaits_switch(&self, id: PoolId) -> bool {
+        self.bundles && self.get(id).is_some_and(Pool::awaits_switch)
     }
 
     /// A pool has been told a step.
@@ -249,12 +270,12 @@ impl Pools {
     }
 
     /// Pools that have been told a step which is not acknowledged, and what it is.
-    pub fn unsettled(&mut self) -> Vec<(PoolId, Former)> {
-        let behind = |former: &Former| former.acknowledged < former.version();
+    pub fn unsettled(&mut self) -> Vec<(PoolId, Followed)> {
+        let behind = |(_, at): &(PoolId, Followed)| at.acknowledged < at.version();
         let pools = self
             .iter()
-            .filter_map(|(id, pool)| Some((id, pool.former?)));
-        let found: Vec<_> = pools.filter(|(_, former)| behind(former)).collect();
+            .filter_map(|(id, pool)| Some((id, pool.followed()?)));
+        let found: Vec<_> = pools.filter(behind).collect();
         self.may_be_behind = !found.is_empty();
         found
     }
@@ -369,7 +390,7 @@ impl Pools {
             plan: pool.ring().map(|ring| ring.number()),
             servers: pool.backends().len() as u64,
             watches: pool.hot.is_some(),
-            bundles: pool.bundles.as_ref().map(|observed| observed.counts),
+            bundles: pool.bundled.as_ref().map(|bundled| bundled.counts),
         });
         stats.collect()
     }

@@ -496,7 +496,7 @@ fn get_intent(flags: &MetaFlags<'_>) -> Intent {
 fn behind_meta(ask: Ask) -> usize {
     match ask {
         Ask::Quiet => text::CRLF.len() + QUIET_END.len(),
-        Ask::Single | Ask::Values | Ask::Hot | Ask::Flush => text::CRLF.len(),
+        Ask::Single | Ask::Values | Ask::Copies | Ask::Hot | Ask::Flush => text::CRLF.len(),
     }
 }
 

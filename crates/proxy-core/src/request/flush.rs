@@ -38,7 +38,13 @@ pub(crate) fn flush_all(
     let patience = patience.map(|pool| pool.settings.request_timeout).max();
     let is_warmed = pools.iter().any(|pool| core.pools.takes_steps(*pool));
     let holds_back = is_warmed || pools.iter().filter_map(of).any(|pool| !pool.is_plain());
-    let rounds_left = if is_warmed { ROUNDS_OF_WARMED } else { 0 };
+    let keep_copies = pools.iter().any(|pool| core.pools.keeps_copies(*pool));
+    let holds_back = holds_back || keep_copies;
+    let rounds_left = match is_warmed {
+        true => ROUNDS_OF_WARMED,
+        // A fill that has read at a home before it was emptied finds its placeholder gone in the second round.
+        false => u8::from(keep_copies),
+    };
     let Some(client) = core.clients.get_mut(id) else {
         return;
     };

@@ -8,7 +8,6 @@ use crate::request::commands;
 use crate::request::flush::flush_all;
 use crate::request::limited::{limited_get, wish_of};
 use crate::request::multi_get::go_on_with_keys;
-use crate::request::observe::observe_keys;
 use crate::request::quick::quick_gets;
 use crate::request::step::{Step, drop_all, stall};
 use crate::request::whole::{cluster_asked, say_version, stats_asked};
@@ -132,9 +131,6 @@ fn execute(
 ) -> usize {
     match *request {
         Request::Get { keys, with_cas } => {
-            if core.pools.observes() {
-                observe_keys(core, keys.iter());
-            }
             let first = keys.iter().next();
             return begin_keys(core, now, id, with_cas, None, first, input);
         }

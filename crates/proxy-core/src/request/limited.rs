@@ -8,8 +8,8 @@ use crate::failure::{BAD_LIMIT, LIMIT_TOO_LONG};
 use crate::ids::{BackendId, ClientId, PoolId, RouteId};
 use crate::limited::{Limited, UnaskedKey};
 use crate::limits::LIMIT_KEYS_MAX;
+use crate::request::bundled::cover_keys;
 use crate::request::multi_get::ask_key;
-use crate::request::observe::observe_keys;
 use crate::request::step::{Step, stall};
 use crate::routes::limit::LIMIT;
 use crate::routes::{CommandClass, Limit};
@@ -83,8 +83,9 @@ pub(crate) fn limited_get(
         last: count == 0,
     };
     let first = client.push(Slot::new(show, State::Waiting));
-    if core.pools.observes() {
-        observe_keys(core, keys.clone());
+    if core.pools.bundles() {
+        // It is counted; all of it is asked at home.
+        cover_keys(core, id, keys.clone());
     }
     let mut limited = Limited::new(first, said, with_cas);
     for (at, key) in (1..).zip(keys) {
@@ -121,7 +122,7 @@ fn add_key(
             exptime: None,
             left: 0,
         };
-        return ask_key(core, now, id, rest, key, last);
+        return ask_key(core, now, id, rest, key, (last, None));
     };
     core.counts.stats.cmd_get += 1;
     let show = Show::Value { with_cas, last };

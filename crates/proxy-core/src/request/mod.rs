@@ -1,13 +1,13 @@
 //! From requests of applications to questions in the queues of servers.
 
 pub(crate) mod binary;
+pub(crate) mod bundled;
 pub(crate) mod commands;
 pub(crate) mod flush;
 pub(crate) mod hot;
 pub(crate) mod input;
 pub(crate) mod limited;
 pub(crate) mod multi_get;
-pub(crate) mod observe;
 pub(crate) mod question;
 pub(crate) mod quick;
 pub(crate) mod speech;

@@ -15,6 +15,7 @@ use crate::draft::{Draft, Intent};
 use crate::drafts::{Line, LineKey};
 use crate::ids::ClientId;
 use crate::pool::steady::KeyPlace;
+use crate::request::bundled::{CopyAt, cover_keys, draft_copy};
 use crate::request::hot::ask_hot_key;
 use crate::request::question::ask_new;
 use crate::request::way::{bounded, on_way};
@@ -39,6 +40,10 @@ pub(crate) fn go_on_with_keys(
 ) -> usize {
     let line = without_newline(&input[..rest.left]);
     let era = core.era;
+    let mut covered = match core.pools.bundles() && rest.exptime.is_none() {
+        true => cover_keys(core, id, words(line)),
+        false => None,
+    };
     let mut done = 0;
     let mut next = next_word(line, 0);
     while let Some(key) = next {
@@ -55,7 +60,9 @@ pub(crate) fn go_on_with_keys(
         }
         next = next_word(line, key.end);
         done = key.end;
-        ask_key(core, now, id, rest, &line[key], next.is_none());
+        let key = &line[key];
+        let copy = covered.as_mut().and_then(|covered| covered.next(core, key));
+        ask_key(core, now, id, rest, key, (next.is_none(), copy));
     }
     if let Some(client) = core.clients.get_mut(id) {
         client.multi_get = None;
@@ -64,13 +71,24 @@ pub(crate) fn go_on_with_keys(
     rest.left
 }
 
+/// The words of a line.
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut at = 0;
+    core::iter::from_fn(move || {
+        let word = next_word(line, at)?;
+        at = word.end;
+        Some(&line[word])
+    })
+}
+
+/// Asks for a key, at a copy if one was chosen.
 pub(crate) fn ask_key(
     core: &mut ProxyCore,
     now: Instant,
     id: ClientId,
     rest: MultiGet,
     key: &[u8],
-    last: bool,
+    (last, copy): (bool, Option<CopyAt>),
 ) {
     core.counts.stats.cmd_get += 1;
     core.counts.stats.cmd_touch += u64::from(rest.exptime.is_some());
@@ -84,9 +102,13 @@ pub(crate) fn ask_key(
     };
     let key = SentKey::plain(key);
     on_way(core, now, id, key, class, show, |core, way, key| {
+        if let Some(copy) = copy {
+            return draft_copy(core, now, id, rest, way, key, (show, copy));
+        }
         let exptime = rest.exptime.map(|exptime| bounded(core, way, exptime));
         let rest = MultiGet { exptime, ..rest };
-        let may_draft = !way.as_meta() || way.is_named() && exptime.is_none();
+        let is_plain = !way.as_meta() && !(exptime.is_some() && core.pools.keeps_copies(way.pool));
+        let may_draft = is_plain || way.is_named() && exptime.is_none();
         if !(may_draft && draft_key(core, now, id, rest, way, key, show)) {
             ask_for_key(core, now, id, rest, way, key, show);
         }

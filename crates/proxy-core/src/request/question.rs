@@ -60,7 +60,8 @@ pub(crate) fn ask_new(
             mask_condition(out, start, mask);
         }
     };
-    if stage.is_some_and(|stage| stage < Stage::Warming) {
+    let is_early = stage.is_some_and(|stage| stage < Stage::Warming);
+    if is_early || takes_steps(draft) && core.pools.awaits_switch(draft.pool) {
         return ask_early(core, now, draft, &write);
     }
     let Placed {
@@ -91,6 +92,11 @@ pub(crate) fn ask_new(
         rename: draft.rename,
         route: draft.route,
     });
+    let mut is_behind_copies = false;
+    if takes_steps(draft) && core.pools.keeps_copies(draft.pool) {
+        client.copied_write = Some(slot);
+        is_behind_copies = client.awaits_copied_read();
+    }
     let mut tag = Tag {
         hash,
         is_read: !matches!(
@@ -120,6 +126,11 @@ pub(crate) fn ask_new(
         }
         return release(core, now, draft.client);
     }
+    let target = match is_behind_copies {
+        // What is not at a copy is read at home, where this must not be before.
+        true => Err(Failure::BehindReads),
+        false => target,
+    };
     let len_max = LINE_LEN_MAX + draft.behind_flags;
     let home = target.as_ref().ok().copied();
     match target.and_then(|to| core.admit(to, len_max)) {

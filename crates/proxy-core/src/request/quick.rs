@@ -141,7 +141,7 @@ fn quick_get_of_several(core: &mut ProxyCore, now: Instant, id: ClientId, input:
     let mut keys = mem::take(&mut core.scratch.keys);
     keys.clear();
     let end = scan_get(input, 0, &core.config.limits, &mut keys);
-    if end.is_some() && core.pools.observes() {
+    if end.is_some() && core.pools.bundles() {
         // The slow way looks at it.
         core.scratch.keys = keys;
         return 0;

@@ -4,7 +4,7 @@
 use crate::client::{Answered, Slot, State};
 use crate::failure::{NO_CAS_ELSEWHERE, NO_NAME, RESERVED_KEY};
 use crate::ids::ClientId;
-use crate::request::observe::observe_write;
+use crate::request::bundled::see_write;
 use crate::routes::way::{WayKey, WayTo};
 use crate::routes::{CommandClass, RenameId, Renamed};
 use crate::show::kinds::Show;
@@ -102,8 +102,8 @@ fn go_on(
             }
         }
     };
-    if core.pools.observes() && class.changes_value() {
-        observe_write(core, to.pool);
+    if core.pools.bundles() && class.changes_value() {
+        see_write(core, to.pool);
     }
     if core.backends.has_outage() {
         look_elsewhere(core, now, &mut to, key.stored, class);

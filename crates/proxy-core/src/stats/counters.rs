@@ -103,15 +103,23 @@ counters! {
 }
 
 counters! {
-    /// What copies of its items would save a pool.
+    /// What copies of its items save a pool, or would save it.
     pub struct BundleCounts {
         /// All of them.
         SHOWN {
             requests => counter, "Multi-gets of two keys or more.";
             keys => counter, "Their keys, each once.";
-            transactions => counter, "Servers that they asked, each once a multi-get.";
-            transactions_covered => counter, "Servers that they would have asked, were all copies there.";
-            deletes => counter, "Copies that writes would have deleted.";
+            transactions => counter, "Servers that they asked, or would have asked without copies, each once a multi-get.";
+            transactions_covered => counter, "Servers that they asked with copies, or would have asked, were all copies there.";
+            second_round_transactions => counter, "Servers that were asked once more, at home, for what was not at a copy.";
+            copies_asked => counter, "Copies that were asked.";
+            copies_hit => counter, "Those of them that were there.";
+            copies_absent => counter, "Those of them that were asked at home after that.";
+            fills => counter, "Copies that were stored where none was.";
+            fills_left_out => counter, "Copies that were not stored, since too many were on their way already or their home was out of use.";
+            refreshes => counter, "Copies that were stored again, before their end.";
+            deletes => counter, "Copies that writes deleted, or would have deleted.";
+            deletes_unconfirmed => counter, "Those of them that were not confirmed in time.";
         }
     }
 }

@@ -91,7 +91,7 @@ impl Server {
 
 /// Commands whose answers do not depend on CAS uniques, which each server counts for itself. Stale
 /// items are left to `mg`: a classic `get` through the proxy takes part in the race to recache.
-fn command(below: &mut impl FnMut(usize) -> usize) -> String {
+pub fn command(below: &mut impl FnMut(usize) -> usize) -> String {
     let key = format!("k{}", below(12));
     let number = format!("n{}", below(4));
     let meta = format!("m{}", below(8));

@@ -2,6 +2,7 @@
 
 use crate::*;
 use core::time::Duration;
+use evenkeel_control::bundles::BundlePlan;
 use evenkeel_control::rings::RingPlan;
 use evenkeel_placement::config::{PlacementConfig, Server as PoolServer};
 use evenkeel_schemes::mark::TRIAL;
@@ -78,6 +79,9 @@ const UNIX: u32 = 1_800_000_000;
 
 /// Where the map of the only cluster comes from.
 pub const SOURCE: MapSource = MapSource(1);
+
+/// Stands in the names of copies.
+pub const COPY_TOKEN: u64 = 7;
 
 impl World {
     pub fn new(config: ProxyConfig) -> Self {
@@ -366,7 +370,22 @@ impl World {
     pub fn set_step(&mut self, step: Option<Step>) {
         let plan = self.plan.as_ref();
         let ring = plan.map(|plan| Arc::new(PlannedRing::new(plan).expect("a plan")));
-        let told = step.map(|step| (step, ring));
+        let bundles = self.config.pools[0].bundles.as_ref();
+        let bundle = bundles.map(|bundles| BundlePlan {
+            number: 1,
+            token: COPY_TOKEN,
+            of: bundles.wish(),
+        });
+        self.tell(step.map(|step| Told { step, ring, bundle }));
+    }
+
+    /// The copies of the first pool.
+    pub fn bundles(&self) -> Option<&Arc<Bundles>> {
+        self.config.pools[0].bundles.as_ref()
+    }
+
+    /// What the coordinator of the first pool says.
+    pub fn tell(&mut self, told: Option<Told>) {
         self.core.set_step(self.now, SOURCE, "default", told);
         self.pump();
     }

@@ -26,6 +26,7 @@ pub(crate) fn ask_by_stage(core: &mut ProxyCore, now: Instant, mut question: Que
     let Some(pool) = core.pools.get(tag.pool) else {
         return ask_at(core, now, question, Err(Failure::Former));
     };
+    let awaits_switch = pool.awaits_switch() && !tag.is_read;
     let stage = match &pool.former {
         // What its key is called depends on the stage.
         Some(_) if pool.settings.adaptive => {
@@ -35,7 +36,7 @@ pub(crate) fn ask_by_stage(core: &mut ProxyCore, now: Instant, mut question: Que
             key.and_then(|key| pool.stage(key.decode(&mut scratch)))
         }
         Some(former) => Some(former.stage()),
-        None => None,
+        None => awaits_switch.then_some(Stage::Quiesced),
     };
     match stage {
         Some(Stage::Quiesced) if core.pools.is_loss(tag.pool) => {

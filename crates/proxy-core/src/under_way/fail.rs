@@ -2,6 +2,7 @@
 
 use crate::client::{Answered, HeldRead, State};
 use crate::config::OnDown;
+use crate::deletions::DeletionId;
 use crate::failure::Failure;
 use crate::operations::OperationId;
 use crate::pipe::in_flight::{Ask, Progress, Question, Tag};
@@ -30,6 +31,10 @@ pub(crate) fn fail(core: &mut ProxyCore, question: Question, failure: &Failure) 
     if let Some(step) = OperationId::of_step(&question.tag) {
         core.operations.step_failed(step, failure.clone());
         // It hears of it when nothing else is being done.
+        return core.outbox.due_at(core.now);
+    }
+    if let Some(deletion) = DeletionId::of(&question.tag) {
+        core.deletions.one_failed(deletion);
         return core.outbox.due_at(core.now);
     }
     let on_down = core.pools.get(question.tag.pool);

@@ -4,9 +4,12 @@
 //!
 //! ```text
 //!   stages, limited              a pool changes its servers; a part of a multi-get is enough
+//!   second_round                 at home, what is not at a copy
 //!   retry, flush, lines          after a pause; in rounds; a line for each server
 //!   by_stage                     at former servers or the pool's own
+//!   copies                       copies are filled and refreshed
 //!   operation                    in several steps
+//!   deletions                    copies are deleted behind a write
 //!   release                      what an application is shown, in the order asked
 //!   again                        the same once more, or at another place
 //!   park                         not now
@@ -19,6 +22,8 @@ pub(crate) mod again;
 pub(crate) mod apart;
 pub(crate) mod by_stage;
 pub(crate) mod catch_up;
+pub(crate) mod copies;
+pub(crate) mod deletions;
 pub(crate) mod era;
 pub(crate) mod fail;
 pub(crate) mod flush;
@@ -33,4 +38,5 @@ pub(crate) mod reach;
 pub(crate) mod release;
 pub(crate) mod retry;
 pub(crate) mod say;
+pub(crate) mod second_round;
 pub(crate) mod stages;

@@ -9,6 +9,7 @@
 use crate::client::{Answered, State};
 use crate::clients::Clients;
 use crate::composed::parse_own;
+use crate::copied::copy_of;
 use crate::failure::Failure;
 use crate::ids::{BackendId, PoolId};
 use crate::operations::{Fetched, Operation, OperationId};
@@ -29,7 +30,7 @@ use crate::warm::{
 use crate::worker::ProxyCore;
 use core::time::Duration;
 use evenkeel_protocol::{KeyScratch, MetaStatus, Reply, Request, StoreMode, text};
-use evenkeel_schemes::warm::{Command, Heard, NO_UNIQUE, Next, Shown, Warming};
+use evenkeel_schemes::warm::{Command, Heard, NO_UNIQUE, Next, Shown, Warming, Wish};
 use evenkeel_types::{Instant, KeyHash};
 
 /// What becomes of an answer to an application's own request in a pool that is warmed.
@@ -118,7 +119,8 @@ pub(crate) fn step_answered(
         return Ok(());
     };
     let asked = operation.asked;
-    let heard = match reply {
+    let (is_fill, pool) = (operation.is_fill, operation.former);
+    let mut heard = match reply {
         Reply::Meta(meta) => heard_of_step(asked, meta).ok_or(Unfit)?,
         reply if show::is_error(reply) => Heard::Failed,
         _ => return Err(Unfit),
@@ -128,7 +130,20 @@ pub(crate) fn step_answered(
         operation.learnt_on = connection.map(|connection| (backend, connection));
     }
     if let (Command::Fetch, Heard::Item(_), Reply::Meta(meta)) = (asked, heard, reply) {
-        core.operations.keep(id, fetched(meta));
+        let fetched = match is_fill {
+            false => Some(fetched(meta)),
+            true => {
+                let chance = core.random.u32();
+                let bundled = core.pools.bundled(pool);
+                let keeping = bundled.and_then(|(bundled, _)| bundled.by.keeping());
+                keeping.and_then(|keeping| copy_of(meta, &keeping, core.unix, chance))
+            }
+        };
+        match fetched {
+            Some(fetched) => core.operations.keep(id, fetched),
+            // What is not copied is as good as not there.
+            None => heard = Heard::Nothing,
+        }
     }
     hear(core, now, id, heard);
     Ok(())
@@ -233,6 +248,7 @@ fn begin(
     let id = core.operations.insert(Operation {
         machine,
         question,
+        is_fill: false,
         is_told: false,
         holds_back,
         key: key.into(),
@@ -264,8 +280,26 @@ fn hear(core: &mut ProxyCore, now: Instant, id: OperationId, heard: Heard) {
     let asked = operation.asked;
     operation.was_at_former |= matches!((asked, heard), (Command::Clear, Heard::Done(_)));
     let next = operation.machine.hear(heard);
-    count(&mut core.counts.stats, asked, heard);
+    note(core, id, asked, heard);
     run(core, now, id, next);
+}
+
+/// Counts what a step has come to.
+fn note(core: &mut ProxyCore, id: OperationId, asked: Command, heard: Heard) {
+    let fill = core.operations.get(id).filter(|it| it.is_fill);
+    match fill.map(|fill| (fill.former, fill.machine.wish())) {
+        None => count(&mut core.counts.stats, asked, heard),
+        Some((pool, wish)) => {
+            if let (Some((bundled, _)), Command::Store(_), Heard::Done(_)) =
+                (core.pools.bundled(pool), asked, heard)
+            {
+                match wish {
+                    Wish::Refresh => bundled.counts.refreshes += 1,
+                    _ => bundled.counts.fills += 1,
+                }
+            }
+        }
+    }
 }
 
 fn count(stats: &mut ProxyStats, asked: Command, heard: Heard) {
@@ -281,12 +315,17 @@ fn count(stats: &mut ProxyStats, asked: Command, heard: Heard) {
 }
 
 /// Shows, and asks, as the machine says.
-fn run(core: &mut ProxyCore, now: Instant, id: OperationId, mut next: Next) {
+pub(crate) fn run(core: &mut ProxyCore, now: Instant, id: OperationId, mut next: Next) {
     loop {
-        if let Some(shown) = next.show {
+        let is_fill = core.operations.get(id).is_some_and(|it| it.is_fill);
+        if let Some(shown) = next.show.filter(|_| !is_fill) {
             show_to_application(core, now, id, shown);
         }
-        let Some(command) = next.ask else {
+        // A fill is over where an application would be shown what somebody else has brought.
+        let Some(command) = next
+            .ask
+            .filter(|it| !is_fill || !matches!(it, Command::Own(_)))
+        else {
             return core.operations.remove(id);
         };
         let Some(operation) = core.operations.get_mut(id) else {
@@ -299,7 +338,7 @@ fn run(core: &mut ProxyCore, now: Instant, id: OperationId, mut next: Next) {
             false => ask_command(core, now, id, command),
         };
         let Some(heard) = heard else { return };
-        count(&mut core.counts.stats, command, heard);
+        note(core, id, command, heard);
         match core.operations.get_mut(id) {
             None => return,
             Some(operation) => {
@@ -331,6 +370,8 @@ fn ask_command(
     let known = operation.homes[home].filter(|(era, _)| *era == core.era);
     let (target, flags) = match known {
         Some((_, known)) => (Ok(known), RouteFlags::default()),
+        // Copies may be elsewhere by now.
+        None if operation.is_fill => return Some(Heard::Failed),
         None => core.pools.place(pool, key),
     };
     if let (None, Ok(to)) = (known, &target)
@@ -363,6 +404,7 @@ fn ask_command(
         route: flags.text(),
         nonce,
         unix: core.unix,
+        is_fill: operation.is_fill,
     };
     let mut bytes = Vec::with_capacity(words.len_max());
     let behind = words.compose(command, &mut bytes);

@@ -1,7 +1,10 @@
 //! What stands between braces, and how text becomes bytes.
 
-use crate::tests::world::{World, keys_of};
+use crate::tests::world::{COPY_TOKEN, World, keys_of, placement};
+use crate::{Bundles, ServerList};
+use evenkeel_control::bundles::COPIES_MAX;
 use evenkeel_protocol::base64;
+use evenkeel_schemes::copies;
 use evenkeel_schemes::generation::name_prefix;
 
 /// What names a ring in the names of its items: `{g2:k}` is what the item of `k` is called in generation 2, `{g2:k1}` that of `{k1}`.
@@ -9,7 +12,7 @@ pub const INCARNATION: u64 = 7;
 
 /// Names of keys by the servers that have them.
 pub struct Keys {
-    /// Servers in the beginning.
+    /// Servers in the beginning: so `{c:k}` is what the copy of `k` is called, and `{p12}` a key with the home 1 and a copy at 2.
     pub servers: u16,
     /// They are Evenkeel servers.
     pub by_map: bool,
@@ -41,6 +44,14 @@ impl Keys {
             let text = if is_encoded { encoded } else { name };
             return String::from_utf8(text).ok();
         }
+        if let Some(key) = name.strip_prefix("c:") {
+            let key = self.named(key).unwrap_or_else(|| key.to_owned());
+            let name = [&copies::name_prefix(COPY_TOKEN)[..], key.as_bytes()].concat();
+            return String::from_utf8(name).ok();
+        }
+        if let Some(places) = name.strip_prefix('p') {
+            return self.key_of_places(places);
+        }
         let (name, form) = name.split_once(':').unwrap_or((name, ""));
         let (name, count) = name.split_once('*').unwrap_or((name, "1"));
         let (kind, which) = name.split_at_checked(1)?;
@@ -63,6 +74,26 @@ impl Keys {
             }
             _ => None,
         }
+    }
+
+    /// A key whose home is the first of these servers, and whose copies are at the others, in this order: `12` has the home 1. Behind that a letter
+    /// says which one.
+    fn key_of_places(&self, places: &str) -> Option<String> {
+        let digits = places.trim_end_matches(|c: char| c.is_ascii_lowercase());
+        let nth = places[digits.len()..].bytes().next();
+        let nth = nth.map_or(0, |letter| usize::from(letter - b'a'));
+        let wanted: Vec<u32> = digits
+            .bytes()
+            .map(|digit| u32::from(digit - b'1'))
+            .collect();
+        let list = ServerList::new(placement(101..=100 + self.servers)).ok()?;
+        let bundles = Bundles::new(&list, u8::try_from(wanted.len()).ok()?, None);
+        let keys = (0..100_000).map(|n| format!("key{n}"));
+        let mut found = keys.filter(|key| {
+            let mut places = [0; COPIES_MAX as usize];
+            bundles.places(&list, key.as_bytes(), &mut places) == wanted
+        });
+        found.nth(nth)
     }
 
     /// The keys of a server, with their cachelets.

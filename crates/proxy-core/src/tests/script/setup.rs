@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Options of the first pool, or of the pool that they stand with: `on_down=error`, `allow_flush`, `flush_on_return`, `collapse=off`,
-//! `failover=next` or `=POOL`, `warm_from=POOL`, `warm_fill=off`, `follows`, `adaptive`, `observe=COPIES`, `request_timeout=MS`, `login=NAME:PASSWORD`; of the proxy `version=TEXT`, `limit_keys`, `auth=text:NAME:PASSWORD` or
+//! `failover=next` or `=POOL`, `warm_from=POOL`, `warm_fill=off`, `follows`, `adaptive`, `observe=COPIES`, `copies=COPIES` (`loose_copies`: a write is answered though a copy may be left),  `request_timeout=MS`, `login=NAME:PASSWORD`; of the proxy `version=TEXT`, `limit_keys`, `auth=text:NAME:PASSWORD` or
 //! `auth=sasl:…`; of a route `reads`, `writes`, `read_only`, `strip`, `add=PREFIX`, `ttl=MIN..MAX`, `limit=50%,5ms`.
 //!
 //! Later `now` goes before what changes: `now list s2 s3`, `now allow_flush`.
@@ -163,12 +163,19 @@ fn set(config: &mut ProxyConfig, pool: usize, option: &str) -> Result<(), String
                 credentials: Some(Arc::new(credentials)),
             };
         }
-        ("observe", _) => {
+        ("observe" | "copies" | "loose_copies", _) => {
             let PoolKind::Memcached(list) = &config.pools[pool].kind else {
-                return Err("only a list of servers is observed".to_owned());
+                return Err("only items of a list of servers have copies".to_owned());
             };
             let copies = u8::try_from(number()?).map_err(|_| "how many copies?")?;
-            config.pools[pool].bundles = Some(Arc::new(Bundles::new(list, copies)));
+            let list = Arc::clone(list);
+            let keeping = (name != "observe").then(|| Keeping {
+                strict: name == "copies",
+                ..Keeping::default()
+            });
+            let follows = keeping.map(|_| SOURCE);
+            config.pools[pool].settings.follows = follows;
+            config.pools[pool].bundles = Some(Arc::new(Bundles::new(&list, copies, keeping)));
         }
         ("limit_keys", "") => config.limit_keys = true,
         ("version", version) => version.clone_into(&mut config.version),

@@ -1,0 +1,176 @@
+//! Random commands through a proxy that keeps copies of items, while these are switched on and off, and several real server cores, against one
+//! server core that is asked directly: an application cannot tell the difference.
+
+use super::twin::{SERVERS, Server, command, flushing, numbers, servers};
+use super::world::{SOURCE, World};
+use crate::*;
+use evenkeel_control::bundles::BundlePlan;
+use evenkeel_schemes::stage::{Stage, Step};
+use std::sync::Arc;
+
+/// What comes last, and its answers, which are those to nothing else.
+const LAST_WORDS: &str = "set last 0 0 0\r\n\r\nget last\r\n";
+const LAST_ANSWERS: &str = "STORED\r\nVALUE last 0 0\r\n\r\nEND\r\n";
+
+/// What a coordinator says of the copies, whose only follower the proxy is.
+struct Coordinator {
+    plan: BundlePlan,
+    step: Step,
+}
+
+impl Coordinator {
+    /// The next step, if there may be one; copies are switched off before they are on, now and then.
+    fn go_on(&mut self, world: &mut World, below: &mut impl FnMut(usize) -> usize) {
+        if !world.acknowledged.contains(&self.step.version) {
+            return;
+        }
+        let stage = match self.step.stage {
+            Stage::Quiesced if below(4) == 0 => Stage::Former,
+            // Most of the time they are on.
+            Stage::Warming if below(4) > 0 => return,
+            Stage::Done => Stage::Former,
+            stage => stage.next().unwrap(),
+        };
+        if stage == Stage::Former {
+            self.plan.number += 1;
+            self.plan.token += 1;
+        }
+        self.step = Step {
+            version: self.step.version + 1,
+            stage,
+        };
+        self.tell(world);
+    }
+
+    fn tell(&self, world: &mut World) {
+        world.wait_ms(1);
+        world.tell(Some(Told {
+            step: self.step,
+            ring: None,
+            bundle: Some(self.plan),
+        }));
+        world.wait_ms(1);
+    }
+}
+
+/// A command of any dialect but the binary one, or a multi-get.
+fn any_command(below: &mut impl FnMut(usize) -> usize) -> String {
+    match below(3) {
+        0 => command(below),
+        _ => {
+            let verb = ["get", "get", "gets"][below(3)];
+            let keys = (0..2 + below(9)).map(|_| format!("k{}", below(12)));
+            format!("{verb} {}\r\n", keys.collect::<Vec<_>>().join(" "))
+        }
+    }
+}
+
+/// The application sends all of it, and gets all answers, while steps come in between.
+fn exchange(
+    (world, coordinator): (&mut World, &mut Coordinator),
+    servers: &mut [Server],
+    client: ClientId,
+    sent: &str,
+    below: &mut impl FnMut(usize) -> usize,
+) -> String {
+    let mut received = String::new();
+    let mut left = sent.as_bytes();
+    while !received.ends_with(LAST_ANSWERS) {
+        if !left.is_empty() && below(3) == 0 {
+            let (piece, rest) = left.split_at(1 + below(left.len()));
+            world.send(client, piece);
+            left = rest;
+        }
+        answer(world, servers, below);
+        match below(40) {
+            0..2 => coordinator.go_on(world, below),
+            // What waits for its turn is looked at.
+            2..4 => world.wait_ms(1),
+            _ => {}
+        }
+        received += &world.received(client);
+    }
+    received
+}
+
+/// A server answers a part of what it was asked.
+fn answer(world: &mut World, servers: &mut [Server], below: &mut impl FnMut(usize) -> usize) {
+    let at = below(servers.len());
+    let (server, port) = (&mut servers[at], 101 + at as u16);
+    server.ask(&world.asked_bytes(port));
+    if !server.output.is_empty() {
+        let count = 1 + below(server.output.len());
+        let piece: Vec<u8> = server.output.drain(..count).collect();
+        world.reply(port, piece);
+    }
+}
+
+/// Lines without CAS uniques, which each server counts for itself.
+fn lines(text: &str) -> Vec<String> {
+    let without = |line: &str| match line.split(' ').collect::<Vec<_>>()[..] {
+        ["VALUE", key, flags, len, _] => format!("VALUE {key} {flags} {len}"),
+        _ => line.to_owned(),
+    };
+    text.split("\r\n").map(without).collect()
+}
+
+#[test]
+fn servers_with_copies_are_one_memcached() {
+    let mut counts = BundleCounts::default();
+    for seed in 0..40 {
+        let mut below = numbers(seed);
+        let mut world = World::memcached_with(SERVERS, |config| {
+            flushing(config);
+            let pool = &mut config.pools[0];
+            pool.settings.follows = Some(SOURCE);
+            let PoolKind::Memcached(list) = &pool.kind else {
+                unreachable!("a list");
+            };
+            let bundles = Bundles::new(list, 2 + seed as u8 % 2, Some(Keeping::default()));
+            pool.bundles = Some(Arc::new(bundles));
+        });
+        let (mut twin, mut servers) = (Server::new(1, false), servers(false));
+        let of = world.bundles().expect("copies").wish();
+        let (number, token) = (1, 1);
+        let mut coordinator = Coordinator {
+            plan: BundlePlan { number, token, of },
+            step: Step::FIRST,
+        };
+        coordinator.tell(&mut world);
+        let client = world.client();
+        for _ in 0..60 {
+            let pipeline: String = (0..1 + below(12))
+                .map(|_| any_command(&mut below))
+                .collect();
+            let pipeline = pipeline + LAST_WORDS;
+            twin.ask(pipeline.as_bytes());
+            let all = (&mut world, &mut coordinator);
+            let received = exchange(all, &mut servers, client, &pipeline, &mut below);
+            let expected = String::from_utf8(std::mem::take(&mut twin.output)).unwrap();
+            let (received, expected) = (lines(&received), lines(&expected));
+            let step = coordinator.step;
+            assert!(
+                received == expected,
+                "seed {seed} {step:?} {pipeline}\n{received:#?}\n{expected:#?}"
+            );
+            // What is done behind answers comes to its end, or not.
+            (0..below(60)).for_each(|_| answer(&mut world, &mut servers, &mut below));
+        }
+        let counted = world.core.pool_stats()[0].bundles.expect("counts");
+        counts.copies_hit += counted.copies_hit;
+        counts.copies_absent += counted.copies_absent;
+        counts.fills += counted.fills;
+        counts.deletes += counted.deletes;
+        assert!(coordinator.plan.number > 1, "they were switched off");
+        assert_eq!(counted.deletes_unconfirmed, 0);
+    }
+    println!("{counts:?}");
+    for count in [
+        counts.copies_hit,
+        counts.copies_absent,
+        counts.fills,
+        counts.deletes,
+    ] {
+        assert!(count > 100, "{counts:?}");
+    }
+}
