@@ -134,6 +134,14 @@ impl Scheme {
         write: Write::Home,
     };
 
+    /// Such a pool whose items have copies, so that wide multi-gets ask few servers. Writes delete them before they are answered.
+    pub const LIST_WITH_COPIES: Scheme = Scheme {
+        placement: Placement::List,
+        replication: Replication::Fixed,
+        read: Read::Cover,
+        write: Write::HomeThenDelete,
+    };
+
     /// A pool of any memcached servers whose hash space follows the load: slices of its ring change hands under generations.
     pub const RING: Scheme = Scheme {
         placement: Placement::Ring,
@@ -184,7 +192,12 @@ impl Scheme {
             ),
             (Replication::HotKeys, ..) => Refused("copies of hot keys are read under leases"),
 
-            (Replication::Fixed, Read::Cover, Write::HomeThenDelete) => NotBuilt,
+            (Replication::Fixed, Read::Cover, Write::HomeThenDelete) => match placement {
+                Placement::List => Works(
+                    "a read that begins after a write was acknowledged never shows an older value",
+                ),
+                Placement::Map | Placement::Ring => NotBuilt,
+            },
             (Replication::Fixed, Read::Cover, _) => {
                 Refused("a fixed copy would stay old: a write has to delete it")
             }
@@ -209,9 +222,9 @@ impl Scheme {
 
     /// Whether items of ours stand beside the application's, under [names](crate::name) of ours.
     pub fn uses_names(&self) -> bool {
-        let names_replicas =
-            self.placement == Placement::List && self.replication == Replication::HotKeys;
-        names_replicas || self.placement == Placement::Ring
+        let names_copies = self.placement == Placement::List
+            && matches!(self.replication, Replication::HotKeys | Replication::Fixed);
+        names_copies || self.placement == Placement::Ring
     }
 }
 
