@@ -324,6 +324,7 @@ impl Pool {
             Servers::Evenkeel(_) => Scheme::CLUSTER,
             Servers::Memcached(_) if self.settings.adaptive => Scheme::RING,
             Servers::Memcached(_) if has_replicas => Scheme::LIST_WITH_HOT_KEYS,
+            Servers::Memcached(_) if self.keeps_copies() => Scheme::LIST_WITH_COPIES,
             Servers::Memcached(_) => Scheme::LIST,
         }
     }

@@ -103,7 +103,7 @@ impl Pools {
     /// Whether items of ours stand beside the application's in a pool.
     pub fn use_names(&self, pool: PoolId) -> bool {
         self.get(pool)
-            .is_some_and(|pool| pool.scheme().uses_names() || pool.keeps_copies())
+            .is_some_and(|pool| pool.scheme().uses_names())
     }
 
     /// Whether hot keys of a pool of plain servers are looked for.

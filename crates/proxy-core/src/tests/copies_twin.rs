@@ -27,7 +27,7 @@ impl Coordinator {
         let stage = match self.step.stage {
             Stage::Quiesced if below(4) == 0 => Stage::Former,
             // Most of the time they are on.
-            Stage::Warming if below(4) > 0 => return,
+            Stage::Warming if below(8) > 0 => return,
             Stage::Done => Stage::Former,
             stage => stage.next().unwrap(),
         };
@@ -117,7 +117,7 @@ fn lines(text: &str) -> Vec<String> {
 #[test]
 fn servers_with_copies_are_one_memcached() {
     let mut counts = BundleCounts::default();
-    for seed in 0..40 {
+    for seed in 0..150 {
         let mut below = numbers(seed);
         let mut world = World::memcached_with(SERVERS, |config| {
             flushing(config);
@@ -139,9 +139,10 @@ fn servers_with_copies_are_one_memcached() {
         coordinator.tell(&mut world);
         let client = world.client();
         for _ in 0..60 {
-            let pipeline: String = (0..1 + below(12))
-                .map(|_| any_command(&mut below))
-                .collect();
+            let commands = (0..1 + below(12)).map(|nth| (nth, any_command(&mut below)));
+            // What is not at a copy is read at home behind a flush that was asked after it: a miss.
+            let commands = commands.filter(|(nth, it)| *nth == 0 || !it.starts_with("flush_all"));
+            let pipeline: String = commands.map(|(_, command)| command).collect();
             let pipeline = pipeline + LAST_WORDS;
             twin.ask(pipeline.as_bytes());
             let all = (&mut world, &mut coordinator);
@@ -154,7 +155,7 @@ fn servers_with_copies_are_one_memcached() {
                 "seed {seed} {step:?} {pipeline}\n{received:#?}\n{expected:#?}"
             );
             // What is done behind answers comes to its end, or not.
-            (0..below(60)).for_each(|_| answer(&mut world, &mut servers, &mut below));
+            (0..below(300)).for_each(|_| answer(&mut world, &mut servers, &mut below));
         }
         let counted = world.core.pool_stats()[0].bundles.expect("counts");
         counts.copies_hit += counted.copies_hit;
