@@ -108,7 +108,7 @@ fn a_plan_of_other_places_is_worked_by_as_long_as_copies_are_off_alone() {
         })
     };
     let client = world.client();
-    let mut told = |world: &mut World, version, stage, plan| {
+    let told = |world: &mut World, version, stage, plan| {
         world.acknowledged.clear();
         tell(world, version, stage, plan);
         world.wait_ms(1);
