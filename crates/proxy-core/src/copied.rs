@@ -1,12 +1,14 @@
 //! What is stored of an item as its copy.
 
 use crate::bundles::Keeping;
+use crate::composed::parse_own;
 use crate::operations::Fetched;
 use crate::warm::fetched;
-use evenkeel_protocol::MetaReply;
+use evenkeel_protocol::{MetaReply, Request};
 use evenkeel_schemes::copies::{Header, lifetime};
 use evenkeel_schemes::mark::is_mark;
 use evenkeel_types::UnixSeconds;
+use evenkeel_types::limits::EXPTIME_RELATIVE_MAX_S;
 
 /// The copy of an item that its home has answered; `None` for what is not copied: it is too long, ends soon, is stale, or looks like a mark.
 /// `chance` is any number.
@@ -31,6 +33,23 @@ pub(crate) fn copy_of(
         ttl: Some(lives.into()),
         value: [&header.to_bytes()[..], &item.value].concat(),
         ..item
+    })
+}
+
+/// Whether a request only sets when its item ends, and later than any copy that there is does: then these may stay.
+pub(crate) fn outlives_copies(request: &[u8], keeping: &Keeping, unix: UnixSeconds) -> bool {
+    let exptime = match parse_own(request) {
+        Some(Request::Touch { exptime, .. }) => Some(exptime),
+        Some(Request::MetaGet(meta)) if !b"NER".iter().any(|it| meta.flags.has(*it)) => {
+            meta.flags.exptime(b'T')
+        }
+        _ => None,
+    };
+    let copies_end = i64::from(keeping.ttl);
+    exptime.is_some_and(|exptime| match exptime {
+        0 => true,
+        ..=EXPTIME_RELATIVE_MAX_S => exptime > copies_end,
+        _ => exptime > i64::from(unix) + copies_end,
     })
 }
 
@@ -79,6 +98,31 @@ mod tests {
             ("VA 1 f0 t-1\r\nv\r\n", false),
         ] {
             assert_eq!(copy(said).is_some(), is_copied, "{said}");
+        }
+    }
+
+    #[test]
+    fn what_gives_an_item_a_longer_life_than_copies_have_leaves_them() {
+        for (request, outlives) in [
+            ("touch k 0", true),
+            ("touch k 61", true),
+            ("touch k 60", false),
+            ("touch k -1", false),
+            // A Unix time.
+            ("touch k 3000061", true),
+            ("touch k 3000060", false),
+            ("mg k v T100", true),
+            ("mg k v T9", false),
+            ("mg k v T100 N5", false),
+            ("mg k v N100", false),
+            ("mg k v", false),
+            ("incr k 1", false),
+            ("md k", false),
+            ("md k I T100", false),
+        ] {
+            let line = format!("{request}\r\n");
+            let found = outlives_copies(line.as_bytes(), &KEEPING, 3_000_000);
+            assert_eq!(found, outlives, "{request}");
         }
     }
 }

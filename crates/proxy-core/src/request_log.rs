@@ -14,6 +14,7 @@ use crate::random::Random;
 use core::time::Duration;
 use evenkeel_hotkeys::plain::NAME_PREFIX_LEN;
 use evenkeel_protocol::{Direction, KeyScratch, Meta, Request, StoreVerb, base64};
+use evenkeel_schemes::copies;
 use evenkeel_schemes::generation::taken_apart;
 use evenkeel_types::{Instant, KeyHash};
 
@@ -151,8 +152,11 @@ impl Seen {
         hash_keys: bool,
         (route, pool): (String, String),
     ) -> LoggedRequest {
-        // A ring's names are the proxy's affair.
-        let key = taken_apart(&asked.key).1;
+        // Names of a ring and of copies are the proxy's affair.
+        let key = match asked.key.split_at_checked(copies::PREFIX_LEN) {
+            Some((prefix, key)) if copies::is_copy(prefix) => key,
+            _ => taken_apart(&asked.key).1,
+        };
         let key_hash = hash_keys.then(|| format!("{:016x}", KeyHash::of(key).0));
         let (key, key_base64) = match String::from_utf8(key.to_vec()) {
             _ if hash_keys => (None, None),

@@ -13,6 +13,7 @@ use crate::answer::front::show_front;
 use crate::answer::mg::answer_of_mg;
 use crate::client::{Answered, HeldRead, State};
 use crate::composed::sent_key;
+use crate::copied::outlives_copies;
 use crate::ids::BackendId;
 use crate::pipe::backend::Peer;
 use crate::pipe::in_flight::{Asker, Progress, Question, Tag};
@@ -105,6 +106,10 @@ pub(crate) fn delete_behind(
     let (question, request) = backend.awaited().ok_or(Unfit)?;
     let mut scratch = KeyScratch::default();
     let key = sent_key(question).ok_or(Unfit)?.decode(&mut scratch);
+    let keeping = core.pools.keeping(tag.pool);
+    if keeping.is_some_and(|keeping| outlives_copies(question, &keeping, core.unix)) {
+        return show_or_keep(core, now, id, *tag, reply, raw);
+    }
     let client = core.clients.get_mut(tag.client);
     let mut answered = Answered::miss();
     if let Some(slot) = client.and_then(|client| client.slot(tag.slot)) {

@@ -98,8 +98,8 @@ impl Bundled {
         cover.choose(self.by.seeds(), homes.len());
     }
 
-    /// Counts a multi-get that is [covered](Self::cover).
-    pub fn count(&mut self, cover: &Cover, homes: &[u32], asked: &mut Vec<u32>) {
+    /// Counts a multi-get that is [covered](Self::cover), or asked at home all the same.
+    pub fn count(&mut self, cover: &Cover, (homes, at_home): (&[u32], bool), asked: &mut Vec<u32>) {
         let keys = cover.distinct();
         // A single key never goes to a copy.
         if keys < 2 {
@@ -113,7 +113,10 @@ impl Bundled {
         counts.requests += 1;
         counts.keys += keys as u64;
         counts.transactions += asked.len() as u64;
-        counts.transactions_covered += cover.transactions() as u64;
+        counts.transactions_covered += match at_home {
+            true => asked.len() as u64,
+            false => cover.transactions() as u64,
+        };
     }
 
     /// Something is written where copies are supposed: all but one would be deleted.

@@ -1,5 +1,6 @@
 //! The pools of one core.
 
+use crate::bundles::Keeping;
 use crate::config::MapSource;
 use crate::failure::Failure;
 use crate::ids::{BackendId, PoolId};
@@ -226,6 +227,11 @@ impl Pools {
             Servers::Memcached(servers) => Some((pool.bundled.as_mut()?, servers)),
             Servers::Evenkeel(_) => None,
         }
+    }
+
+    /// How copies of a pool's items are kept, if they are.
+    pub fn keeping(&self, id: PoolId) -> Option<Keeping> {
+        self.get(id)?.bundled.as_ref()?.by.keeping()
     }
 
     /// Whether copies are deleted behind what an application has asked.

@@ -57,12 +57,14 @@ pub(crate) fn cover_keys<'k>(
         |place: u32| !has_outage || backends.is_in_use(servers.backends()[place as usize]);
     let keys = keys.take(KEYS_MAX);
     bundled.cover((&mut *cover, &mut *homes), servers.list(), keys, may_ask);
+    let at_home = bundled.read_prefix().is_some() && awaits_write;
+    let homes = (&homes[..], at_home);
     bundled.count(cover, homes, &mut core.scratch.plain_homes);
     Some(Covered {
         pool,
         prefix: prefix?,
         asked: 0,
-        keys: homes.len(),
+        keys: homes.0.len(),
     })
 }
 

@@ -4,7 +4,7 @@ use crate::config::RequestLogConfig;
 use crate::failure::Failure;
 use crate::ids::{BackendId, RouteId};
 use crate::output::Output;
-use crate::pipe::in_flight::{Progress, Question, Tag};
+use crate::pipe::in_flight::{Ask, Progress, Question, Tag};
 use crate::pool::Pool;
 use crate::request_log::{Asked, RequestLog, Seen, TooManySlow, Why};
 use crate::stats::counters::Tally;
@@ -153,7 +153,8 @@ fn log(core: &mut ProxyCore, line: Asked, tag: &Tag, seen: Seen) {
 
 /// Whether the key of a request in a pool of plain servers is at home somewhere else.
 fn is_elsewhere(pool: &Pool, id: BackendId, tag: &Tag, line: &Asked) -> bool {
-    let list = pool.list().filter(|_| !tag.is_replica);
+    let is_copy = tag.is_replica || tag.ask == Ask::Copies;
+    let list = pool.list().filter(|_| !is_copy);
     list.is_some_and(|list| list.home(&line.key) != id)
 }
 
