@@ -266,6 +266,19 @@ impl Changes {
 }
 
 impl Led {
+    /// Whether it waits for a proxy whose file says otherwise than the plan: it does not take that over, however long one waits.
+    pub(super) fn awaits_odd(&self) -> bool {
+        let Some((bundle, plan)) = self
+            .bundle
+            .as_ref()
+            .and_then(|it| it.plan.map(|plan| (it, plan)))
+        else {
+            return false;
+        };
+        let is_odd = |name| bundle.wishes.get(name).is_some_and(|wish| *wish != plan.of);
+        self.change.waits_for().any(is_odd)
+    }
+
     /// Whether proxies may know of a later plan of copies than this coordinator, because it has lost its state.
     fn has_lost_plan(&self) -> bool {
         let knows_none = |it: &LedBundle| it.plan.is_none() && !it.has_beginner;

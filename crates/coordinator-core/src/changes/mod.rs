@@ -341,12 +341,12 @@ impl Changes {
         self.go_on(now, pool);
     }
 
-    /// Looks who is silent. O(pools · proxies).
+    /// Looks who is silent, or does not take a plan over. O(pools · proxies).
     pub(crate) fn look(&mut self, now: Instant) {
         let is_held_up = |led: &Led| {
             let waits = led.change.is_under_way() && !led.lets_wait();
             let mut names = led.change.followers().keys();
-            waits && names.any(|name| self.is_silent(now, name))
+            waits && (led.awaits_odd() || names.any(|name| self.is_silent(now, name)))
         };
         let held_up: Vec<bool> = self.pools.values().map(is_held_up).collect();
         for (led, is_held_up) in self.pools.values_mut().zip(held_up) {
