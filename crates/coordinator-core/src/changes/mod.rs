@@ -29,6 +29,7 @@
 //! A pool whose hash space follows the load goes through the same stages with each plan of its ring: see `rings.rs`. So does one that keeps
 //! copies, with each plan by which these are switched on and off: see `bundles.rs`.
 
+mod bundle_orders;
 mod bundle_view;
 mod bundles;
 mod event;
@@ -44,6 +45,7 @@ mod ring_view;
 mod rings;
 mod saved;
 mod view;
+mod words;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,8 +62,9 @@ use event::Journal;
 use led::Led;
 use rings::Strangers;
 
+pub use bundle_orders::BundleSwitchRequest;
 pub use bundle_view::{BundleView, BundleWishView, BundlesView};
-pub use bundles::{BundleSwitchRequest, LedBundle};
+pub use bundles::LedBundle;
 pub use event::{ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews};
 pub use refusal::{BadMoves, ChangeRefusal, RemoveProxyRefusal};
 pub use ring_orders::{GrainsMove, RingMoveRequest};
