@@ -50,6 +50,9 @@ fn bad_flags_are_named() {
         &["--grains", "--proxies"],
     );
     refused(&["ring", "withdraw"], &["POOL"]);
+    refused(&["bundle"], &["--coordinator"]);
+    refused(&["bundle", "on", "main"], &["--proxies"]);
+    refused(&["bundle", "off", "--proxies", "1"], &["POOL"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use evenkeel_schemes::stage::Stage;
 use evenkeel_types::Instant;
 use serde::{Deserialize, Serialize};
 
-use super::view::named;
+use super::words::named;
 use super::{ChangeView, Changes, Led, LedBundle};
 
 /// All pools that keep copies.

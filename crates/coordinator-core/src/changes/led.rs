@@ -28,7 +28,7 @@ pub(super) struct Led {
     pub(super) is_restored: bool,
     /// Its step was taken over from a proxy, and no operator has said since how many there are.
     pub(super) is_taken_over: bool,
-    /// A proxy is silent, so that nobody need report often before it is heard again.
+    /// A proxy is silent, or does not take the plan over, so that nobody need report often before that is over.
     pub(super) is_held_up: bool,
     /// Since when its step stands, as far as this process knows.
     pub(super) since: Instant,
@@ -85,7 +85,7 @@ impl Led {
         Some(self.since + rest)
     }
 
-    /// A proxy is silent, or none is any more. It goes on when all have been asked again to report often.
+    /// A proxy holds it up for long, or none does any more. It goes on when all have been asked again to report often.
     pub(super) fn hold_up(&mut self, is_held_up: bool) {
         if is_held_up && !self.is_held_up {
             let (goal, followers) = (self.change.goal(), self.change.followers().len());

@@ -29,6 +29,7 @@
 //! A pool whose hash space follows the load goes through the same stages with each plan of its ring: see `rings.rs`. So does one that keeps
 //! copies, with each plan by which these are switched on and off: see `bundles.rs`.
 
+mod bundle_orders;
 mod bundle_view;
 mod bundles;
 mod event;
@@ -44,6 +45,7 @@ mod ring_view;
 mod rings;
 mod saved;
 mod view;
+mod words;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,8 +62,9 @@ use event::Journal;
 use led::Led;
 use rings::Strangers;
 
+pub use bundle_orders::BundleSwitchRequest;
 pub use bundle_view::{BundleView, BundleWishView, BundlesView};
-pub use bundles::{BundleSwitchRequest, LedBundle};
+pub use bundles::LedBundle;
 pub use event::{ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews};
 pub use refusal::{BadMoves, ChangeRefusal, RemoveProxyRefusal};
 pub use ring_orders::{GrainsMove, RingMoveRequest};
@@ -341,12 +344,12 @@ impl Changes {
         self.go_on(now, pool);
     }
 
-    /// Looks who is silent. O(pools · proxies).
+    /// Looks who is silent, or does not take a plan over. O(pools · proxies).
     pub(crate) fn look(&mut self, now: Instant) {
         let is_held_up = |led: &Led| {
             let waits = led.change.is_under_way() && !led.lets_wait();
             let mut names = led.change.followers().keys();
-            waits && names.any(|name| self.is_silent(now, name))
+            waits && (led.awaits_odd() || names.any(|name| self.is_silent(now, name)))
         };
         let held_up: Vec<bool> = self.pools.values().map(is_held_up).collect();
         for (led, is_held_up) in self.pools.values_mut().zip(held_up) {

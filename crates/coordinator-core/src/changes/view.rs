@@ -7,11 +7,9 @@ use evenkeel_schemes::stage::Stage;
 use evenkeel_types::{BootId, Instant};
 use serde::{Deserialize, Serialize};
 
+use super::words::named;
 use super::{Changes, Led, ServerOrder};
 use crate::duration::millis;
-
-/// Names that a hint tells at most.
-pub(super) const NAMED_MAX: usize = 3;
 
 /// All changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -239,14 +237,4 @@ fn taken_over(pool: &str, stage: Stage) -> String {
     format!(
         "this coordinator had lost its state and has the step from a proxy; it goes on when you say how many there are: evenkeel changes begin {pool} --to {goal} --proxies N{waiting}"
     )
-}
-
-/// Some names, and how many there are besides.
-pub(super) fn named(names: &[&str]) -> String {
-    let shown = names[..names.len().min(NAMED_MAX)].join(", ");
-    let word = if names.len() == 1 { "proxy" } else { "proxies" };
-    match names.len().saturating_sub(NAMED_MAX) {
-        0 => format!("{word} {shown}"),
-        more => format!("{word} {shown} and {more} more"),
-    }
 }

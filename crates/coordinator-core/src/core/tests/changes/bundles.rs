@@ -198,6 +198,11 @@ fn all_files_have_to_say_the_same() {
     off(&mut world, 4).unwrap();
     follow(&mut world, &mut all, 5);
     assert_eq!(view(&world).stage, Stage::Warming);
+    world.pass(SILENT_MS / 2);
+    assert!(
+        all[0].follow(&mut world) > INTERVAL_MS,
+        "nobody hurries for it"
+    );
     odd.leave(&mut world);
     follow_to(&mut world, &mut all, Stage::Done);
     // With copies off it is welcome, and the next plan is of what all say then.
