@@ -143,9 +143,11 @@ impl View {
             let known = self.steps.get(pool).copied();
             let newest = known.filter(|known| known.version >= step.version);
             steps.insert(pool.clone(), newest.unwrap_or(step));
-            // A plan that is told again, or counts that are wanted, are news for a step that was told before.
+            // A plan that is told again, or counts that are wanted, are news for a step that was told before: who could not work by it may
+            // have another file by now.
             let has_more = |ring: &RingStep| ring.plan.is_some() || ring.slot.is_some();
-            if newest.is_none() || ring.as_ref().is_some_and(has_more) {
+            let has_more = ring.as_ref().is_some_and(has_more) || told.bundle.is_some();
+            if newest.is_none() || has_more {
                 news.push(told);
             }
         }

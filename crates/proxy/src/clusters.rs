@@ -4,7 +4,7 @@
 //! coordinator leads.
 
 use crate::control::{Control, WorkerHandle};
-use evenkeel_control::bundles::{BundleWish, FollowedBundle};
+use evenkeel_control::bundles::{BundlePlan, BundleWish, FollowedBundle};
 use evenkeel_control::rings::{FollowedRing, GrainCounted, RingCounts, RingWish};
 use evenkeel_control::{FollowedPool, LoadReport, MemberKind, PoolStep};
 use evenkeel_member::access::Access;
@@ -108,6 +108,8 @@ struct FollowedState {
     told: Option<Told>,
     /// What the file says of it.
     wish: Wish,
+    /// The last plan of copies that it could not work by.
+    refused: Option<BundlePlan>,
     /// The slot for which its counts are wanted.
     wanted: Option<u64>,
 }
@@ -149,6 +151,19 @@ impl FollowedState {
         self.told.as_ref()?.ring.as_ref()
     }
 
+    /// Copies that are on or being switched, and those that the file has elsewhere instead: once for each plan.
+    fn refuses(&mut self, news: &PoolStep) -> Option<(BundleWish, BundleWish)> {
+        let (Wish::Bundle(own), Some(plan)) = (&self.wish, news.bundle) else {
+            return None;
+        };
+        let is_off = Switch::at(news.step.stage) == Switch::Off;
+        let is_refused = !is_off && plan.of != *own && self.refused != Some(plan);
+        is_refused.then(|| {
+            self.refused = Some(plan);
+            (plan.of, *own)
+        })
+    }
+
     /// What a step says, if it can be used: one of a ring is of no use without its plan, and one of copies that are elsewhere holds the plan up.
     fn hear(&self, news: &PoolStep) -> Option<Told> {
         let step = news.step;
@@ -169,7 +184,8 @@ impl FollowedState {
             (Wish::Bundle(wish), None, plan) => {
                 let is_off = Switch::at(step.stage) == Switch::Off;
                 let is_here = plan.is_some_and(|plan| plan.of == *wish);
-                (is_off || is_here).then(|| told(None, plan))
+                let known = self.told.as_ref().map_or(0, |told| told.step.version);
+                (step.version > known && (is_off || is_here)).then(|| told(None, plan))
             }
             _ => None,
         }
@@ -405,6 +421,12 @@ fn hear(
             if let Some(told) = state.hear(&news) {
                 state.told = Some(told);
                 tell_step(workers, source, pool, &state.told);
+            }
+            if let Some((on, own)) = state.refuses(&news) {
+                eprintln!(
+                    "evenkeel proxy: pool {pool} has {on} by its coordinator, and {own} by this proxy's file: \
+                     until they are the same, or copies are switched off, it does not follow, and writes wait if it has not before"
+                );
             }
             if let Some(slot) = news.ring.and_then(|ring| ring.slot) {
                 state.wanted = Some(slot);
