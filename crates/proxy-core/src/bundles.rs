@@ -76,12 +76,27 @@ impl Bundles {
     }
 
     /// By which a cover chooses between servers that hold equally many.
-    pub(crate) fn seeds(&self) -> &[u64] {
+    fn seeds(&self) -> &[u64] {
         self.ring.seeds()
     }
 
+    /// Covers so many of a request's keys by servers that may be asked. `homes` gets the home of each key.
+    pub(crate) fn cover<'k>(
+        &self,
+        (cover, homes): (&mut Cover, &mut Vec<u32>),
+        list: &ServerList,
+        keys: impl Iterator<Item = &'k [u8]>,
+        wanted: usize,
+        may_ask: impl Fn(u32) -> bool,
+    ) {
+        cover.clear();
+        homes.clear();
+        homes.extend(keys.map(|key| self.add(cover, list, key, &may_ask)));
+        cover.choose(self.seeds(), wanted.min(homes.len()));
+    }
+
     /// Adds a key to a cover, with those of its places that may be asked. Its home.
-    pub(crate) fn add(
+    fn add(
         &self,
         cover: &mut Cover,
         list: &ServerList,

@@ -32,6 +32,17 @@ pub(crate) struct Limited {
     bytes: Vec<u8>,
 }
 
+/// How much of what is left a round asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Round {
+    /// As much as is wanted.
+    Some,
+    /// All, since all is wanted.
+    All,
+    /// All, since there is no further one.
+    Last,
+}
+
 /// A key that nobody was asked for yet: of a list of servers, where it is dealt out by its hash.
 #[derive(Clone, Debug)]
 pub(crate) struct UnaskedKey {
@@ -90,11 +101,15 @@ impl Limited {
         (missing > 0 && !self.rest.is_empty()).then_some(missing)
     }
 
-    /// A round begins. The keys from which it chooses, and whether all of them are asked for.
-    pub fn begin_round(&mut self, missing: usize) -> (Vec<UnaskedKey>, Vec<u8>, bool) {
+    /// A round begins. The keys from which it chooses.
+    pub fn begin_round(&mut self, missing: usize) -> (Vec<UnaskedKey>, Vec<u8>, Round) {
         self.rounds += 1;
-        let all = self.rounds >= LIMIT_ROUNDS_MAX || missing >= self.rest.len();
-        (mem::take(&mut self.rest), mem::take(&mut self.bytes), all)
+        let round = match missing >= self.rest.len() {
+            _ if self.rounds >= LIMIT_ROUNDS_MAX => Round::Last,
+            true => Round::All,
+            false => Round::Some,
+        };
+        (mem::take(&mut self.rest), mem::take(&mut self.bytes), round)
     }
 
     /// So many keys are being asked for, and these are left, whose bytes [come back](Self::keep_bytes) behind that.

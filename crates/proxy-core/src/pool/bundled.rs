@@ -3,7 +3,6 @@
 
 use crate::bundles::Bundles;
 use crate::pool::followed::Followed;
-use crate::server_list::ServerList;
 use crate::stats::counters::BundleCounts;
 use evenkeel_control::bundles::BundlePlan;
 use evenkeel_placement::cover::Cover;
@@ -84,21 +83,7 @@ impl Bundled {
         Some(name_prefix(plan.token))
     }
 
-    /// A multi-get is about to be asked. It is covered by servers that may be asked. `homes` gets the home of each key.
-    pub fn cover<'k>(
-        &mut self,
-        (cover, homes): (&mut Cover, &mut Vec<u32>),
-        list: &ServerList,
-        keys: impl Iterator<Item = &'k [u8]>,
-        may_ask: impl Fn(u32) -> bool,
-    ) {
-        cover.clear();
-        homes.clear();
-        homes.extend(keys.map(|key| self.by.add(cover, list, key, &may_ask)));
-        cover.choose(self.by.seeds(), homes.len());
-    }
-
-    /// Counts a multi-get that is [covered](Self::cover), or asked at home all the same.
+    /// Counts a multi-get that is [covered](Bundles::cover), or asked at home all the same.
     pub fn count(&mut self, cover: &Cover, (homes, at_home): (&[u32], bool), asked: &mut Vec<u32>) {
         let keys = cover.distinct();
         // A single key never goes to a copy.

@@ -2,15 +2,14 @@
 
 use crate::client::{MultiGet, Slot, State};
 use crate::drafts::{Line, LineKey};
-use crate::ids::{BackendId, ClientId, PoolId};
+use crate::ids::{ClientId, PoolId};
 use crate::pool::Pool;
 use crate::routes::CommandClass;
 use crate::routes::way::{WayKey, WayTo};
 use crate::show::kinds::Show;
-use crate::under_way::lines::add_to_draft;
+use crate::under_way::lines::{CopyAt, add_copy_to_draft};
 use crate::worker::ProxyCore;
 use evenkeel_placement::cover::KEYS_MAX;
-use evenkeel_protocol::KEY_LEN_MAX;
 use evenkeel_schemes::copies::PREFIX_LEN;
 use evenkeel_types::Instant;
 
@@ -25,13 +24,6 @@ pub(crate) struct Covered {
     asked: usize,
     /// How many are covered.
     keys: usize,
-}
-
-/// A copy that is asked.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CopyAt {
-    pub to: BackendId,
-    pub prefix: [u8; PREFIX_LEN],
 }
 
 /// A multi-get is about to be asked: it is counted what it costs, and what it would cost without copies or with them. How it is covered, if its copies
@@ -56,7 +48,9 @@ pub(crate) fn cover_keys<'k>(
     let may_ask =
         |place: u32| !has_outage || backends.is_in_use(servers.backends()[place as usize]);
     let keys = keys.take(KEYS_MAX);
-    bundled.cover((&mut *cover, &mut *homes), servers.list(), keys, may_ask);
+    let by = &bundled.by;
+    let into = (&mut *cover, &mut *homes);
+    by.cover(into, servers.list(), keys, usize::MAX, may_ask);
     let at_home = bundled.read_prefix().is_some() && awaits_write;
     let homes = (&homes[..], at_home);
     bundled.count(cover, homes, &mut core.scratch.plain_homes);
@@ -110,26 +104,17 @@ pub(crate) fn draft_copy(
         route: way.route,
         ..Slot::new(show, State::Waiting)
     });
-    client.copied_read = Some(slot);
-    let mut name = [0; KEY_LEN_MAX];
-    let len = PREFIX_LEN + key.stored.len();
-    name[..PREFIX_LEN].copy_from_slice(&at.prefix);
-    name[PREFIX_LEN..len].copy_from_slice(key.stored);
     let line = Line {
         with_cas: rest.with_cas,
         ..Line::get(id, way.pool, at.to, way.route)
     };
     let key = LineKey {
         prefix: None,
-        key: &name[..len],
+        key: key.stored,
         hash: 0,
         slot,
     };
-    add_to_draft(core, now, &line, &key);
-    core.drafts.note_copy(at.to);
-    if let Some((bundled, _)) = core.pools.bundled(way.pool) {
-        bundled.counts.copies_asked += 1;
-    }
+    add_copy_to_draft(core, now, &line, &key, &at);
 }
 
 /// A key of a pool is about to be written: where copies are supposed, it is counted.

@@ -3,9 +3,9 @@
 use crate::client::{Answered, Client, State};
 use crate::drafts::{Line, LineKey};
 use crate::ids::ClientId;
-use crate::limited::Limited;
+use crate::limited::{Limited, Round, UnaskedKey};
 use crate::stats::counters::Tally;
-use crate::under_way::lines::{add_to_draft, send_drafts};
+use crate::under_way::lines::{CopyAt, add_copy_to_draft, add_to_draft, send_drafts};
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use evenkeel_types::Instant;
@@ -82,55 +82,128 @@ fn go_on(core: &mut ProxyCore, now: Instant, id: ClientId) {
     }
 }
 
+/// Where a key is asked in a round.
+#[derive(Clone, Copy)]
+enum Chosen {
+    /// Nowhere.
+    Later,
+    Home,
+    /// At a copy.
+    Copy(CopyAt),
+}
+
 /// Asks the servers that have most of what is left for so many keys, or for all that is left.
 fn ask_more(core: &mut ProxyCore, now: Instant, id: ClientId, first: u64, missing: usize) {
     let client = core.clients.get_mut(id);
     let Some(limited) = client.and_then(|client| client.limited_of(first)) else {
         return;
     };
-    let (keys, bytes, all) = limited.begin_round(missing);
+    let (keys, bytes, round) = limited.begin_round(missing);
     let with_cas = limited.with_cas;
-    let cover = &mut core.scratch.cover;
-    if !all {
-        cover.clear();
-        let seeds = &mut core.scratch.seeds;
-        for key in &keys {
-            let server = key.to.0.slot;
-            while seeds.len() <= server as usize {
-                seeds.push(SplitMix64::new(seeds.len() as u64).next_u64());
-            }
-            cover.add(key.hash, &[server]);
-        }
-        cover.choose(seeds, missing);
-    }
+    let copies = match round {
+        Round::Last => None,
+        Round::Some | Round::All => cover_by_copies(core, id, &keys, &bytes, missing),
+    };
+    let chosen: Vec<Chosen> = match (copies, round) {
+        (Some(chosen), _) => chosen,
+        (None, Round::Some) => cover_by_homes(core, &keys, missing),
+        (None, Round::All | Round::Last) => vec![Chosen::Home; keys.len()],
+    };
     let mut asked = Vec::new();
     let mut rest = Vec::new();
-    for (at, key) in keys.into_iter().enumerate() {
-        match all || cover.server(at).is_some() {
-            true => asked.push(key),
-            false => rest.push(key),
+    for (key, at) in keys.into_iter().zip(chosen) {
+        match at {
+            Chosen::Later => rest.push(key),
+            Chosen::Home => asked.push((key, None)),
+            Chosen::Copy(at) => asked.push((key, Some(at))),
         }
     }
     // What cannot be asked is answered at once.
-    limited.asking(asked.len(), rest);
-    for key in asked {
+    if let Some(client) = core.clients.get_mut(id)
+        && let Some(limited) = client.limited_of(first)
+    {
+        limited.asking(asked.len(), rest);
+    }
+    for (key, at) in asked {
         let line = Line {
             with_cas,
             ..Line::get(id, key.pool, key.to, key.route)
         };
-        let key = LineKey {
+        let of_key = LineKey {
             prefix: None,
             key: key.of(&bytes),
             hash: key.hash as u32,
             slot: key.slot,
         };
-        add_to_draft(core, now, &line, &key);
+        match at {
+            None => add_to_draft(core, now, &line, &of_key),
+            Some(at) => add_copy_to_draft(core, now, &line, &of_key, &at),
+        }
     }
     send_drafts(core, now, id);
     let client = core.clients.get_mut(id);
     if let Some(limited) = client.and_then(|client| client.limited_of(first)) {
         limited.keep_bytes(bytes);
     }
+}
+
+fn cover_by_homes(core: &mut ProxyCore, keys: &[UnaskedKey], missing: usize) -> Vec<Chosen> {
+    let (cover, seeds) = (&mut core.scratch.cover, &mut core.scratch.seeds);
+    cover.clear();
+    for key in keys {
+        let server = key.to.0.slot;
+        while seeds.len() <= server as usize {
+            seeds.push(SplitMix64::new(seeds.len() as u64).next_u64());
+        }
+        cover.add(key.hash, &[server]);
+    }
+    cover.choose(seeds, missing);
+    let chosen = (0..keys.len()).map(|at| match cover.server(at) {
+        Some(_) => Chosen::Home,
+        None => Chosen::Later,
+    });
+    chosen.collect()
+}
+
+/// The same where all keys are of one pool whose copies are read. `None` if they are not.
+fn cover_by_copies(
+    core: &mut ProxyCore,
+    id: ClientId,
+    keys: &[UnaskedKey],
+    bytes: &[u8],
+    missing: usize,
+) -> Option<Vec<Chosen>> {
+    let pool = keys.first()?.pool;
+    let client = core.clients.get(id)?;
+    if client.awaits_copied_write() || keys.iter().any(|key| key.pool != pool) {
+        return None;
+    }
+    let (bundled, servers) = core.pools.bundled(pool)?;
+    let prefix = bundled.read_prefix()?;
+    let backends = &core.backends;
+    let may_ask = |place: u32| backends.is_in_use(servers.backends()[place as usize]);
+    let (cover, homes) = (&mut core.scratch.cover, &mut core.scratch.covered_homes);
+    let words = keys.iter().map(|key| key.of(bytes));
+    let by = &bundled.by;
+    by.cover(
+        (&mut *cover, &mut *homes),
+        servers.list(),
+        words,
+        missing,
+        may_ask,
+    );
+    let chosen = homes
+        .iter()
+        .enumerate()
+        .map(|(at, home)| match cover.server(at) {
+            None => Chosen::Later,
+            Some(server) if server == *home => Chosen::Home,
+            Some(server) => Chosen::Copy(CopyAt {
+                to: servers.backends()[server as usize],
+                prefix,
+            }),
+        });
+    Some(chosen.collect())
 }
 
 /// Answers with what is there. False if that is done already.

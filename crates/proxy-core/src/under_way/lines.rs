@@ -7,6 +7,8 @@ use crate::under_way::fail::fail;
 use crate::under_way::put::put;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
+use evenkeel_protocol::KEY_LEN_MAX;
+use evenkeel_schemes::copies::PREFIX_LEN;
 use evenkeel_types::Instant;
 
 /// Adds a key that was asked for before, and has a slot, to the line for another server.
@@ -41,6 +43,41 @@ pub(crate) fn add_to_draft(core: &mut ProxyCore, now: Instant, line: &Line, key:
         begin_draft(core, now, line, room);
     }
     core.drafts.add(line.to, key);
+}
+
+/// A copy that is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CopyAt {
+    pub to: BackendId,
+    /// What stands before the key in its name.
+    pub prefix: [u8; PREFIX_LEN],
+}
+
+/// Adds a copy of the key, by the name that it has, to the line for its server.
+pub(crate) fn add_copy_to_draft(
+    core: &mut ProxyCore,
+    now: Instant,
+    line: &Line,
+    key: &LineKey<'_>,
+    at: &CopyAt,
+) {
+    let mut name = [0; KEY_LEN_MAX];
+    let len = PREFIX_LEN + key.key.len();
+    name[..PREFIX_LEN].copy_from_slice(&at.prefix);
+    name[PREFIX_LEN..len].copy_from_slice(key.key);
+    let line = Line { to: at.to, ..*line };
+    let of_copy = LineKey {
+        key: &name[..len],
+        ..*key
+    };
+    add_to_draft(core, now, &line, &of_copy);
+    core.drafts.note_copy(at.to);
+    if let Some(client) = core.clients.get_mut(line.client) {
+        client.copied_read = client.copied_read.max(Some(key.slot));
+    }
+    if let Some((bundled, _)) = core.pools.bundled(line.pool) {
+        bundled.counts.copies_asked += 1;
+    }
 }
 
 #[inline(never)]
