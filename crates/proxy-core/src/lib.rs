@@ -122,8 +122,8 @@ pub use config::{
     ProxyConfig, RequestLogConfig, Revision, TlsId,
 };
 pub use explain::{
-    CopiesSeen, Destination, Explanation, Exptimes, FormerSeen, HealthSeen, HotSeen, KeyWay,
-    PLACES_LISTED_MAX, Placing, RouteFound, ServerSeen,
+    CopiesSeen, Destination, Explanation, Exptimes, FormerSeen, HealthSeen, HotSeen, KeyTogether,
+    KeyWay, PLACES_LISTED_MAX, Placing, RouteFound, ServerSeen, Together,
 };
 pub use ids::{BackendId, ClientId};
 pub use logged::LoggedRequest;

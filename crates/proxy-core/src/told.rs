@@ -1,7 +1,7 @@
 //! What a worker has counted, and where keys go, for whoever asks.
 
 use crate::config::MapSource;
-use crate::explain::{Explanation, explain};
+use crate::explain::{Explanation, Together, explain, together};
 use crate::ids::RouteId;
 use crate::routes::RouteTarget;
 use crate::stats::counters::ProxyStats;
@@ -114,5 +114,13 @@ impl ProxyCore {
         running: bool,
     ) -> Result<Explanation, &'static [u8]> {
         explain(self, now, key, running)
+    }
+
+    /// Which servers a multi-get of these keys asks, and how many it would ask without copies.
+    ///
+    /// # Errors
+    /// The error line where something is no key, or not all are of one pool that has copies or is observed.
+    pub fn together(&self, keys: &[&[u8]]) -> Result<Together, &'static [u8]> {
+        together(self, keys)
     }
 }

@@ -7,6 +7,7 @@
 //! Commands that take the same way are explained together.
 
 mod seen;
+mod together;
 
 use crate::config::{Failover, OnDown};
 use crate::ids::{BackendId, ClientId};
@@ -23,6 +24,10 @@ use evenkeel_schemes::copies::Switch;
 use evenkeel_schemes::generation::taken_apart;
 use evenkeel_schemes::stage::Stage;
 use evenkeel_types::{Instant, KeyHash, ServerId};
+use serde::Serialize;
+
+pub(crate) use together::together;
+pub use together::{KeyTogether, Together};
 
 pub use seen::{
     CopiesSeen, Destination, Explanation, Exptimes, FormerSeen, HealthSeen, HotSeen, KeyWay,
@@ -39,8 +44,7 @@ pub(crate) fn explain(
     key: &[u8],
     running: bool,
 ) -> Result<Explanation, &'static [u8]> {
-    let is_key = |byte: &u8| *byte > b' ' && *byte != 0x7f;
-    if key.is_empty() || key.len() > KEY_LEN_MAX || !key.iter().all(is_key) {
+    if !is_key(key) {
         return Err(text::BAD_FORMAT);
     }
     let mut groups: Vec<((usize, bool), Vec<CommandClass>)> = Vec::new();
@@ -77,15 +81,36 @@ pub(crate) fn explain(
     })
 }
 
+fn is_key(key: &[u8]) -> bool {
+    let is_part = |byte: &u8| *byte > b' ' && *byte != 0x7f;
+    !key.is_empty() && key.len() <= KEY_LEN_MAX && key.iter().all(is_part)
+}
+
+/// Answers `stats together KEY…`, in one line of JSON.
+pub(crate) fn together_asked(core: &mut ProxyCore, id: ClientId, keys: &[u8]) {
+    let keys: Vec<&[u8]> = keys
+        .split(|it| *it == b' ')
+        .filter(|it| !it.is_empty())
+        .collect();
+    match together(core, &keys) {
+        Ok(together) => say_json(core, id, b"STAT together ", &together),
+        Err(words) => say(core, id, words),
+    }
+}
+
 /// Answers `stats explain KEY`, in one line of JSON.
 pub(crate) fn explain_asked(core: &mut ProxyCore, now: Instant, id: ClientId, key: &[u8]) {
     let explanation = match explain(core, now, key, true) {
         Ok(explanation) => explanation,
         Err(words) => return say(core, id, words),
     };
+    say_json(core, id, b"STAT explain ", &explanation);
+}
+
+fn say_json(core: &mut ProxyCore, id: ClientId, begin: &[u8], said: &impl Serialize) {
     let mut bytes = core.spare.take();
-    bytes.extend_from_slice(b"STAT explain ");
-    serde_json::to_writer(&mut bytes, &explanation)
+    bytes.extend_from_slice(begin);
+    serde_json::to_writer(&mut bytes, said)
         .expect("strings and numbers can be written as JSON, and a vector takes all bytes");
     bytes.extend_from_slice(text::CRLF);
     bytes.extend_from_slice(text::END);

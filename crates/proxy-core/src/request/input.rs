@@ -1,7 +1,7 @@
 //! From an application's bytes to requests, one after the other and so many in a turn.
 
 use crate::client::{HeldBack, MultiGet};
-use crate::explain::explain_asked;
+use crate::explain::{explain_asked, together_asked};
 use crate::ids::ClientId;
 use crate::request::binary::input::step_in_other_dialect;
 use crate::request::commands;
@@ -165,10 +165,15 @@ fn execute(
         Request::Verbosity { noreply, .. } => {
             say(core, id, if noreply { b"" } else { text::OK });
         }
-        Request::Stats { arguments } => match arguments.strip_prefix(b"explain ") {
-            Some(key) => explain_asked(core, now, id, key),
-            None => stats_asked(core, id, arguments, None),
-        },
+        Request::Stats { arguments } => {
+            if let Some(key) = arguments.strip_prefix(b"explain ") {
+                explain_asked(core, now, id, key);
+            } else if let Some(keys) = arguments.strip_prefix(b"together ") {
+                together_asked(core, id, keys);
+            } else {
+                stats_asked(core, id, arguments, None);
+            }
+        }
         Request::Quit => close_after_answers(core, id),
         Request::Admin(Admin::ConfigGet(b"cluster")) => cluster_asked(core, id, None),
         Request::Admin(admin) => say(core, id, admin.answer_without_feature()),

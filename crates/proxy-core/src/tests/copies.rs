@@ -153,3 +153,46 @@ fn with_another_list_everything_waits_to_be_told_anew() {
     tell(&mut world, 1, Stage::Former, plan);
     assert!((101..=102).any(|port| world.has_asked(port)));
 }
+
+#[test]
+fn it_is_explained_where_copies_are_and_which_servers_keys_ask_together() {
+    let ([first, second], _) = keys();
+    let (mut world, of) = world();
+    let explained = |world: &World| {
+        let explained = world.core.explain(world.now, first.as_bytes(), true);
+        let to = explained.unwrap().ways[0].to.clone().unwrap();
+        let copies = to.copies.expect("it has some");
+        assert_eq!(copies.servers[0].name, "a:102");
+        (to.scheme, copies.switch, copies.name)
+    };
+    let scheme = "list, k copies; read cover; write home, then delete copies".to_owned();
+    assert_eq!(explained(&world), (scheme.clone(), "unknown".into(), None));
+    let (number, token) = (1, 9);
+    let plan = BundlePlan { number, token, of };
+    tell(&mut world, 1, Stage::Former, None);
+    assert_eq!(explained(&world).1, "off");
+    tell(&mut world, 2, Stage::Quiesced, Some(plan));
+    let name = format!("\\x01cJAAAAAAA:{first}");
+    assert_eq!(explained(&world), (scheme, "clearing".into(), Some(name)));
+    tell(&mut world, 3, Stage::Warming, Some(plan));
+    let asked: Vec<&[u8]> = [&first, &second].map(|key| key.as_bytes()).into();
+    let together = world.core.together(&asked).expect("they are of one pool");
+    assert_eq!((together.transactions, together.transactions_plain), (1, 2));
+    let at_copies = together
+        .keys
+        .iter()
+        .all(|key| key.copy && key.server == "a:102");
+    assert!(at_copies && together.copies == "on", "{together:?}");
+    let client = world.client();
+    world.send(client, format!("stats together {first} {second}\r\n"));
+    let json = serde_json::to_string(&together).unwrap();
+    assert_eq!(
+        world.received(client),
+        format!("STAT together {json}\r\nEND\r\n")
+    );
+    for none in [&[][..], &[&b"a b"[..]], &[&[b'k'; 251]]] {
+        assert!(world.core.together(none).is_err());
+    }
+    let plain = World::memcached(3);
+    assert!(plain.core.together(&asked).is_err(), "it has no copies");
+}

@@ -15,9 +15,10 @@ use anyhow::Context;
 use clap::Args as ClapArgs;
 use evenkeel_placement::config::{Distribution, HashTag};
 use evenkeel_placement::hash::Hash;
-use evenkeel_proxy_core::{Explanation, ProxyCore, Revision};
+use evenkeel_proxy_core::{Explanation, ProxyCore, Revision, Together};
 use evenkeel_runtime::{Clock, UsageError};
 use evenkeel_types::Instant;
+use serde::de::DeserializeOwned;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
@@ -73,6 +74,10 @@ pub struct ExplainArgs {
     #[arg(long, value_enum, requires = "servers")]
     pub failover: Option<Elsewhere>,
 
+    /// Says which servers a multi-get of all keys asks, and how many it would ask without copies
+    #[arg(long)]
+    pub together: bool,
+
     /// How to say it; JSON is one object a line, one line a key
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
@@ -98,36 +103,29 @@ enum Source {
 pub fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     let mut source = Source::open(args)?;
     let mut out = std::io::stdout().lock();
+    let keys = keys(args)?;
+    if args.together {
+        let together = source.ask_together(&keys)?.map_err(UsageError)?;
+        match args.format {
+            Format::Json => serde_json::to_writer(&mut out, &together)?,
+            Format::Text => write!(out, "{}", words::together(&together).trim_end())?,
+        }
+        writeln!(out)?;
+        return Ok(out.flush()?);
+    }
     let mut refused = Vec::new();
-    let mut is_first = true;
-    let mut one = |key: &[u8]| -> anyhow::Result<()> {
+    let mut gap = "";
+    for key in &keys {
         match source.ask(key)? {
             Ok(explanation) => {
                 match args.format {
                     Format::Json => serde_json::to_writer(&mut out, &explanation)?,
-                    Format::Text => {
-                        let gap = if is_first { "" } else { "\n" };
-                        write!(out, "{gap}{}", words::text(&explanation).trim_end())?;
-                    }
+                    Format::Text => write!(out, "{gap}{}", words::text(&explanation).trim_end())?,
                 }
-                is_first = false;
+                gap = "\n";
                 writeln!(out)?;
             }
             Err(words) => refused.push(format!("{:?}: {words}", String::from_utf8_lossy(key))),
-        }
-        Ok(())
-    };
-    for key in &args.keys {
-        if key != "-" {
-            one(key.as_bytes())?;
-            continue;
-        }
-        for line in std::io::stdin().lock().split(b'\n') {
-            let line = line.context("failed to read keys from standard input")?;
-            let key = line.strip_suffix(b"\r").unwrap_or(&line);
-            if !key.is_empty() {
-                one(key)?;
-            }
         }
     }
     out.flush()?;
@@ -135,6 +133,30 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
         true => Ok(()),
         false => Err(UsageError(refused.join("; ")).into()),
     }
+}
+
+/// The keys that are named, and those of standard input.
+fn keys(args: &ExplainArgs) -> anyhow::Result<Vec<Vec<u8>>> {
+    let mut keys = Vec::new();
+    for key in &args.keys {
+        if key != "-" {
+            keys.push(key.clone().into_bytes());
+            continue;
+        }
+        for line in std::io::stdin().lock().split(b'\n') {
+            let line = line.context("failed to read keys from standard input")?;
+            let key = line.strip_suffix(b"\r").unwrap_or(&line);
+            if !key.is_empty() {
+                keys.push(key.to_vec());
+            }
+        }
+    }
+    Ok(keys)
+}
+
+/// The words of an error line.
+fn refusal(line: &[u8]) -> String {
+    String::from_utf8_lossy(line.trim_ascii_end()).into_owned()
 }
 
 impl Source {
@@ -171,33 +193,46 @@ impl Source {
 
     /// The explanation of a key, or the words by which it is refused.
     fn ask(&mut self, key: &[u8]) -> anyhow::Result<Result<Explanation, String>> {
-        let words = |line: &[u8]| String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
         match self {
             Source::Core(core) => {
                 let explained = core.explain(Instant::default(), key, false);
-                Ok(explained.map_err(words))
+                Ok(explained.map_err(refusal))
             }
-            Source::Proxy(stream) => {
-                // It must not be taken for two commands, nor for something else after it.
-                if key.iter().any(|byte| *byte <= b' ') {
-                    return Ok(Err("CLIENT_ERROR bad command line format".into()));
-                }
-                stream
-                    .get_mut()
-                    .write_all(&[b"stats explain ", key, b"\r\n"].concat())
-                    .context("failed to ask the proxy")?;
-                let line = read_line(stream)?;
-                let Some(json) = line.strip_prefix("STAT explain ") else {
-                    return Ok(Err(line));
-                };
-                let explanation =
-                    serde_json::from_str(json).context("failed to read the proxy's answer")?;
-                let end = read_line(stream)?;
-                anyhow::ensure!(end == "END", "failed to read the proxy's answer: {end}");
-                Ok(Ok(explanation))
-            }
+            Source::Proxy(stream) => ask_proxy(stream, "explain", &[key]),
         }
     }
+
+    /// The servers of a multi-get, or the words by which it is refused.
+    fn ask_together(&mut self, keys: &[Vec<u8>]) -> anyhow::Result<Result<Together, String>> {
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        match self {
+            Source::Core(core) => Ok(core.together(&keys).map_err(refusal)),
+            Source::Proxy(stream) => ask_proxy(stream, "together", &keys),
+        }
+    }
+}
+
+/// Asks a proxy that runs about keys.
+fn ask_proxy<A: DeserializeOwned>(
+    stream: &mut BufReader<TcpStream>,
+    what: &str,
+    keys: &[&[u8]],
+) -> anyhow::Result<Result<A, String>> {
+    // They must not be taken for several commands, nor for something else after them.
+    if keys.iter().any(|key| key.iter().any(|byte| *byte <= b' ')) {
+        return Ok(Err("CLIENT_ERROR bad command line format".into()));
+    }
+    let line = [b"stats", what.as_bytes(), &keys.join(&b' '), b"\r\n"].join(&b' ');
+    let asked = stream.get_mut().write_all(&line);
+    asked.context("failed to ask the proxy")?;
+    let line = read_line(stream)?;
+    let Some(json) = line.strip_prefix(&format!("STAT {what} ")) else {
+        return Ok(Err(line));
+    };
+    let answer = serde_json::from_str(json).context("failed to read the proxy's answer")?;
+    let end = read_line(stream)?;
+    anyhow::ensure!(end == "END", "failed to read the proxy's answer: {end}");
+    Ok(Ok(answer))
 }
 
 #[allow(

@@ -1,9 +1,10 @@
 //! An explanation in words.
 
 use evenkeel_proxy_core::{
-    CopiesSeen, Destination, Explanation, HotSeen, KeyWay, Placing, ServerSeen,
+    CopiesSeen, Destination, Explanation, HotSeen, KeyWay, Placing, ServerSeen, Together,
 };
 use evenkeel_schemes::stage::Stage;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Width of the names before what is said.
@@ -16,6 +17,35 @@ pub fn text(explanation: &Explanation) -> String {
     for way in &explanation.ways {
         line(&mut out, format_args!("  {}", way.commands.join(", ")));
         way_words(&mut out, way, explanation.running);
+    }
+    out
+}
+
+/// The servers of a multi-get, a line each.
+pub fn together(together: &Together) -> String {
+    let mut out = String::new();
+    let (keys, asked, plain) = (
+        together.keys.len(),
+        together.transactions,
+        together.transactions_plain,
+    );
+    let Together { pool, copies, .. } = together;
+    line(
+        &mut out,
+        format_args!(
+            "{keys} keys of pool {pool}, copies {copies}: {asked} servers, {plain} without copies"
+        ),
+    );
+    let mut by_server: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for key in &together.keys {
+        let name = match key.copy {
+            true => format!("{} (copy)", key.key),
+            false => key.key.clone(),
+        };
+        by_server.entry(&key.server).or_default().push(name);
+    }
+    for (server, keys) in by_server {
+        line(&mut out, format_args!("  {server}: {}", keys.join(", ")));
     }
     out
 }
