@@ -2,7 +2,8 @@
 # By WHAT=cluster, the default: a cluster whose processes are killed and stopped for CHAOS_SECONDS (default 600), half of them with atomic
 # writes, while applications read and write hot keys through it; what they were told is judged. EVENKEEL_SEED
 # repeats the choices of a run. By WHAT=pools: pools that are warmed from a former one, of memcacheds, of a cluster, and led by a coordinator, a third of the
-# time each. By WHAT=rings: eight memcacheds, three proxies and two coordinators on an etcd, while parts of a ring change hands. Arguments go to the test program.
+# time each. By WHAT=rings: eight memcacheds, three proxies and two coordinators on an etcd, while parts of a ring change hands. By WHAT=copies: the same with copies of items,
+# which are switched on and off. Arguments go to the test program.
 . "$(dirname "$0")/lib.sh"
 
 need_rust
@@ -13,7 +14,8 @@ case ${WHAT:-cluster} in
 cluster) tests="chaos_under chaos_with" ;;
 pools) tests=chaos_of_pools ;;
 rings) tests=chaos_of_rings ;;
-*) fail "WHAT is cluster, pools or rings" ;;
+copies) tests=chaos_of_copies ;;
+*) fail "WHAT is cluster, pools, rings or copies" ;;
 esac
 # Words of a list.
 # shellcheck disable=SC2086

@@ -426,7 +426,8 @@ fn bad(line: &str) -> io::Error {
     panic!("a command was answered {line:?}");
 }
 
-fn line(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
+/// A line without its end.
+pub fn line(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
     let mut line = String::new();
     stream.read_line(&mut line)?;
     match line.strip_suffix("\r\n") {
@@ -435,7 +436,8 @@ fn line(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
     }
 }
 
-fn data(stream: &mut BufReader<TcpStream>, len: usize) -> io::Result<Vec<u8>> {
+/// A value of so many bytes, and the end of its line.
+pub fn data(stream: &mut BufReader<TcpStream>, len: usize) -> io::Result<Vec<u8>> {
     let mut data = vec![0; len + 2];
     stream.read_exact(&mut data)?;
     data.truncate(len);

@@ -63,14 +63,14 @@ impl Leader {
 }
 
 impl Fleet {
-    /// Proxies by the file that is said of a coordinator's address.
-    pub fn start(folder: &Path, file: impl FnOnce(&str) -> String) -> Self {
+    /// So many proxies, by the file that is said of a coordinator's address.
+    pub fn start(folder: &Path, proxies: usize, file: impl FnOnce(&str) -> String) -> Self {
         let state = folder.join("state").display().to_string();
         let state = ["--state".to_owned(), state];
-        Fleet::with((1, state, None), PROXIES, folder, file)
+        Fleet::with((1, state, None), proxies, folder, file)
     }
 
-    /// So many proxies, and two coordinators on an etcd.
+    /// The same with two coordinators on an etcd.
     pub fn on_etcd(folder: &Path, proxies: usize, file: impl FnOnce(&str) -> String) -> Self {
         let etcd = Etcd::start();
         let state = ["--etcd".to_owned(), etcd.urls()];
@@ -164,7 +164,7 @@ fn proxy(address: &str, file: &str, at: usize) -> Process {
 fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
     let (mut former, mut own) = (memcacheds(SERVERS), memcacheds(SERVERS));
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut fleet = Fleet::start(folder.path(), |coordinator| {
+    let mut fleet = Fleet::start(folder.path(), PROXIES, |coordinator| {
         let patience =
             format!("request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\n");
         format!(

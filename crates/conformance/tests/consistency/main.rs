@@ -14,6 +14,7 @@ mod atomic;
 mod blows;
 mod changes;
 mod chaos;
+mod copies;
 mod drains;
 mod lease;
 mod porcupine;

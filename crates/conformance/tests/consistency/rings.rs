@@ -264,7 +264,9 @@ fn chaos_of_rings_whose_parts_change_hands() {
 fn a_ring_follows_its_load_and_nothing_is_lost() {
     let servers = memcacheds(4);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let fleet = Fleet::start(folder.path(), |coordinator| lines(&servers, coordinator));
+    let fleet = Fleet::start(folder.path(), PROXIES, |coordinator| {
+        lines(&servers, coordinator)
+    });
     let leader = fleet.leader();
     let mut clients: Vec<Client> = fleet
         .proxies

@@ -12,7 +12,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Servers of the former pool, and of one of memcacheds that is warmed.
@@ -112,25 +112,34 @@ fn proxies(text: &str) -> (tempfile::TempDir, Vec<Process>) {
 /// Lets applications work by these proxies while something is done. Gives what they were told.
 pub fn work(shared: &Shared, proxies: &[SocketAddr], deed: impl FnOnce()) -> Vec<Operation> {
     shared.stop.store(false, Ordering::Relaxed);
+    let applications = (0..PROXIES * APPLICATIONS_PER_PROXY).map(|i| {
+        let proxy = proxies[i % proxies.len()];
+        let application = Application::new(shared, proxy, i as u64);
+        || application.run()
+    });
+    beside(&shared.stop, applications, deed).concat()
+}
+
+/// Does something while applications are at work, each in a thread of its own, and then stops these. Gives what each was told.
+pub fn beside<T: Send>(
+    stop: &AtomicBool,
+    applications: impl Iterator<Item = impl FnOnce() -> T + Send>,
+    deed: impl FnOnce(),
+) -> Vec<T> {
     std::thread::scope(|scope| {
-        let applications: Vec<_> = (0..PROXIES * APPLICATIONS_PER_PROXY)
-            .map(|i| {
-                let proxy = proxies[i % proxies.len()];
-                let application = Application::new(shared, proxy, i as u64);
-                scope.spawn(|| application.run())
-            })
-            .collect();
+        let applications: Vec<_> = applications.map(|run| scope.spawn(run)).collect();
+        // Also when the deed fails: the applications must end for the failure to be told.
         let deed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(deed));
-        shared.stop.store(true, Ordering::Relaxed);
+        stop.store(true, Ordering::Relaxed);
         let told = applications.into_iter().map(|application| {
             let told = application.join();
             told.expect("an application only asks and notes")
         });
-        let told: Vec<Vec<Operation>> = told.collect();
+        let told = told.collect();
         if let Err(panic) = deed {
             std::panic::resume_unwind(panic);
         }
-        told.concat()
+        told
     })
 }
 

@@ -3,6 +3,7 @@
 mod access;
 mod alike;
 mod configuration;
+mod copies;
 mod discovery;
 mod evenkeel_pool;
 mod failures;

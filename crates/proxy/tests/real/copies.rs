@@ -1,0 +1,116 @@
+//! Copies of a pool of real memcacheds: what they save, and what a write at another proxy does to them.
+
+use crate::patience::{LINES, PATIENCE};
+use crate::two_pools::list;
+use evenkeel_testkit::{Client, Memcached, Process, evenkeel, http, poll_until};
+use std::net::SocketAddr;
+
+const PROXIES: usize = 2;
+
+const KEYS: usize = 12;
+
+/// Copies are switched `on` or `off`, and both proxies follow.
+fn switch(coordinator: SocketAddr, to: &str) {
+    poll_until(PATIENCE, "copies to be switched", || {
+        let (_, view) = http::get(coordinator, "/api/v1/bundles").ok()?;
+        let view: serde_json::Value = serde_json::from_str(&view).ok()?;
+        let bundle = view["bundles"].as_array()?.first()?;
+        let of_proxies = bundle["change"]["proxies"].as_array()?;
+        let follow =
+            |proxy: &serde_json::Value| proxy["acknowledged"] == bundle["change"]["version"];
+        if bundle["switch"] == to && of_proxies.iter().all(follow) {
+            return Some(());
+        }
+        let order = format!("{{\"proxies\": {PROXIES}}}");
+        // It is refused while they are being switched, and before all proxies are there.
+        let _ = http::post_json(coordinator, &format!("/api/v1/bundles/main/{to}"), &order);
+        None
+    });
+}
+
+/// What a proxy has counted of the pool's copies.
+fn count(proxy: &Process, of: &str) -> u64 {
+    let stats = Client::connect(proxy.address()).stats("proxy");
+    let told = &stats[&format!("main:bundle_{of}")];
+    told.parse().expect("a number")
+}
+
+/// Names that a server was asked for, of items and of copies.
+fn asked(server: &Memcached) -> u64 {
+    let stats = server.client().stats("");
+    stats["cmd_get"].parse().expect("a number")
+}
+
+#[test]
+fn multi_gets_ask_fewer_servers_and_see_what_is_written_elsewhere_at_once() {
+    let servers: Vec<Memcached> = (0..4).map(|_| Memcached::spawn(&["-t", "1"])).collect();
+    let coordinator = evenkeel::coordinator(&[]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("proxy.toml");
+    let text = format!(
+        "[proxy]\nthreads = 1\n[pools.main]\nservers = {}\n{LINES}bundle = \"on\"\ncopies = 3\ncopies_ttl = 3600\n\
+         pool_coordinator = \"http://{}\"\n",
+        list(&servers.iter().collect::<Vec<_>>()),
+        coordinator.address()
+    );
+    std::fs::write(&path, text).expect("room");
+    let path = path.display().to_string();
+    let proxy = |name: &str| evenkeel::proxy(&["--config", &path, "--name", name]);
+    let proxies: [Process; PROXIES] = [proxy("p1"), proxy("p2")];
+    let [mut one, mut other] = proxies.each_ref().map(|it| Client::connect(it.address()));
+    let names: Vec<String> = (0..KEYS).map(|n| format!("key-{n}")).collect();
+    let keys: Vec<&str> = names.iter().map(String::as_str).collect();
+    switch(coordinator.address(), "on");
+    for key in &keys {
+        assert_eq!(one.set(key, b"old"), "STORED");
+    }
+    let values = |client: &mut Client| -> Vec<String> {
+        let values = client.get_many(&keys).into_iter();
+        values
+            .map(|value| String::from_utf8(value.data).expect("words"))
+            .collect()
+    };
+    poll_until(PATIENCE, "all copies that are asked for", || {
+        let before = count(&proxies[0], "second_round_transactions");
+        assert_eq!(values(&mut one), vec!["old"; KEYS]);
+        (count(&proxies[0], "second_round_transactions") == before).then_some(())
+    });
+    let before: Vec<u64> = servers.iter().map(asked).collect();
+    let counted = ["transactions", "transactions_covered", "copies_hit"];
+    let counts = counted.map(|of| count(&proxies[0], of));
+    assert_eq!(values(&mut one), vec!["old"; KEYS]);
+    let [plain, covered, hit] = [0, 1, 2].map(|at| count(&proxies[0], counted[at]) - counts[at]);
+    let asked: Vec<u64> = servers
+        .iter()
+        .zip(&before)
+        .map(|(it, before)| asked(it) - before)
+        .collect();
+    assert_eq!(
+        asked.iter().sum::<u64>(),
+        KEYS as u64,
+        "each once: {asked:?}"
+    );
+    assert_eq!(
+        asked.iter().filter(|keys| **keys > 0).count() as u64,
+        covered
+    );
+    assert!(
+        covered < plain && hit > 0,
+        "{covered} of {plain} servers, {hit} copies"
+    );
+
+    for (at, key) in keys.iter().enumerate() {
+        let value = format!("new-{at}");
+        assert_eq!(other.set(key, value.as_bytes()), "STORED");
+        assert_eq!(values(&mut one)[at], value);
+        assert_eq!(values(&mut other)[at], value);
+    }
+    assert_eq!(count(&proxies[1], "deletes"), 2 * KEYS as u64);
+
+    switch(coordinator.address(), "off");
+    let hit = count(&proxies[0], "copies_hit");
+    assert_eq!(one.set(keys[0], b"last"), "STORED");
+    assert_eq!(values(&mut other)[0], "last");
+    assert_eq!(values(&mut one)[0], "last");
+    assert_eq!(count(&proxies[0], "copies_hit"), hit);
+}
