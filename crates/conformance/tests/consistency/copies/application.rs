@@ -74,8 +74,6 @@ enum Kind {
     Read,
     /// A line. What is stored is this value.
     Store(u64),
-    /// A line. Where nothing is there, nothing is stored.
-    Append(u64),
     /// A line with the number that is stored.
     Incr,
     Delete,
@@ -216,7 +214,7 @@ impl<'a> Application<'a> {
             (7 | 8, _) => {
                 let more = format!(".{id}");
                 let command = format!("append {name} 0 0 {}\r\n{more}\r\n", more.len());
-                (Kind::Append(id), command)
+                (Kind::Store(id), command)
             }
             (9, _) => {
                 let command = format!("ms {name} {len} T{ttl}\r\n{value}\r\n");
@@ -255,14 +253,13 @@ impl<'a> Application<'a> {
 
     fn line(&mut self, pending: Pending, line: &str) {
         match (pending.kind, line.split(' ').next().unwrap_or_default()) {
-            (Kind::Store(value) | Kind::Append(value), "STORED" | "HD") => {
+            (Kind::Store(value), "STORED" | "HD") => {
                 self.acknowledged(pending, Some(value));
             }
             // Nothing was there when it came; copies are deleted all the same.
-            (_, "NOT_FOUND" | "NF") | (Kind::Append(_), "NOT_STORED") => {
-                self.acknowledged(pending, None);
-            }
+            (_, "NOT_FOUND" | "NF") => self.acknowledged(pending, None),
             (Kind::Delete, "DELETED" | "HD") => self.acknowledged(pending, None),
+            // A memcached that has no memory for what is longer leaves the item as it is, and answers to an append as if there were none.
             (Kind::Store(_), "NOT_STORED" | "EXISTS") | (Kind::Touch, "TOUCHED") => {}
             (_, "SERVER_ERROR") => self.outcome_unknown(pending),
             (Kind::Incr, number) => {
@@ -279,7 +276,7 @@ impl<'a> Application<'a> {
     }
 
     fn outcome_unknown(&mut self, pending: Pending) {
-        if let Kind::Store(value) | Kind::Append(value) = pending.kind {
+        if let Kind::Store(value) = pending.kind {
             self.note(pending, None, Some(value));
         }
     }
