@@ -1,4 +1,5 @@
-//! Pools of plain servers that are led to other ones, or have a ring whose parts change hands, while applications work, run from seeds.
+//! Pools of plain servers that are led to other ones, have a ring whose parts change hands, or keep copies that are switched on and off, while applications
+//! work, run from seeds.
 //!
 //! `EVENKEEL_SEED=n` runs one seed alone; `evenkeel sim replay n --led` tells its story. An ordinary run takes a share of the seeds, from
 //! `EVENKEEL_SEEDS_FROM` on; `EVENKEEL_NIGHTLY=1` takes all, and `EVENKEEL_SIM_SEEDS=n` so many.
@@ -9,13 +10,13 @@ mod pins;
 
 use common::from_environment;
 use evenkeel_sim::many;
-use evenkeel_sim::world::{Fault, Plan, Report, Swarm, World};
+use evenkeel_sim::world::{Fault, LedKind, Plan, Report, Swarm, Tally, World};
 
-/// Seeds of the nightly run: in about half of them the pool has a ring.
-const SEEDS: u64 = 1_000;
+/// Seeds of the nightly run, of each kind about a third.
+const SEEDS: u64 = 1_500;
 
 /// Those of an ordinary run.
-const SEEDS_SHARE: u64 = 80;
+const SEEDS_SHARE: u64 = 110;
 
 /// Seeds in which a fault built in on purpose must be noticed.
 const FAULT_SEEDS: u64 = 1_000;
@@ -23,7 +24,7 @@ const FAULT_SEEDS: u64 = 1_000;
 /// How long a run lasts, in virtual nanoseconds.
 const LENGTH: u64 = 21_000_000_000;
 
-/// The first seed in which each fault is noticed where no pool has a ring, as far as is known.
+/// The first seed in which each fault is noticed where pools pass to other servers, as far as is known.
 const PINS: [(Fault, u64); 6] = [
     (Fault::AcknowledgedEarly, 126),
     (Fault::StageKept, 0),
@@ -35,15 +36,24 @@ const PINS: [(Fault, u64); 6] = [
 
 /// The same where each has one.
 const PINS_OF_RINGS: [(Fault, u64); 9] = [
-    (Fault::AcknowledgedEarly, 245),
+    (Fault::AcknowledgedEarly, 43),
     (Fault::StageKept, 0),
-    (Fault::StepsRushed, 83),
+    (Fault::StepsRushed, 110),
     (Fault::FillsUnguarded, 215),
     (Fault::MarksShown, 0),
     (Fault::FormerKept, 3),
-    (Fault::GenerationsReused, 210),
-    (Fault::MasksLeftOut, 220),
+    (Fault::GenerationsReused, 87),
+    (Fault::MasksLeftOut, 5),
     (Fault::OldRingKept, 11),
+];
+
+/// The same where each keeps copies.
+const PINS_OF_COPIES: [(Fault, u64); 5] = [
+    (Fault::StageKept, 0),
+    (Fault::StepsRushed, 20),
+    (Fault::FillsUnguarded, 5),
+    (Fault::CopiesLeft, 0),
+    (Fault::TokensReused, 0),
 ];
 
 fn plan(seed: u64) -> Plan {
@@ -51,7 +61,7 @@ fn plan(seed: u64) -> Plan {
 }
 
 #[test]
-fn pools_and_rings_that_are_led_show_nothing_old_whatever_goes_wrong() {
+fn pools_that_are_led_show_nothing_old_whatever_goes_wrong() {
     let seeds = match from_environment("EVENKEEL_SEED") {
         Some(seed) => seed..seed + 1,
         None => {
@@ -81,6 +91,13 @@ fn pools_and_rings_that_are_led_show_nothing_old_whatever_goes_wrong() {
         "{failed} of {count} seeds; `evenkeel sim replay --led --seconds 21` tells the story of one:\n{}",
         broken.join("\n")
     );
+    if count < SEEDS_SHARE {
+        return;
+    }
+    for tally in [Tally::CopiesHit, Tally::CopiesFilled, Tally::CopiesDeleted] {
+        let times = total.led.tally(LedKind::Copies, tally);
+        assert!(times > 0, "never: {tally:?}");
+    }
     if count < SEEDS {
         return;
     }
@@ -92,18 +109,18 @@ fn pools_and_rings_that_are_led_show_nothing_old_whatever_goes_wrong() {
 
 #[test]
 fn the_same_seed_gives_the_same_events_while_a_pool_is_led() {
-    for (seed, has_ring) in [(0, false), (1, true), (2, false), (3, true)] {
-        let [a, b] = [0, 1].map(|_| World::new(chosen(seed, has_ring)).run().report);
+    for (seed, leads) in (0..).zip([LedKind::ALL, LedKind::ALL].concat()) {
+        let [a, b] = [0, 1].map(|_| World::new(chosen(seed, leads)).run().report);
         assert_eq!(a, b, "seed {seed}");
     }
 }
 
-/// A seed with a ring or without, whichever it draws.
-fn chosen(seed: u64, has_ring: bool) -> Plan {
+/// A seed with a pool of this kind, whichever it draws.
+fn chosen(seed: u64, leads: LedKind) -> Plan {
     let plan = plan(seed);
     Plan {
         swarm: Swarm {
-            has_ring,
+            leads,
             ..plan.swarm
         },
         ..plan
@@ -125,15 +142,15 @@ fn search(plan: impl Fn(u64) -> Plan + Sync) -> Option<(u64, String)> {
     first
 }
 
-fn are_noticed(faults: impl IntoIterator<Item = Fault>, pins: &[(Fault, u64)], has_ring: bool) {
-    let plan = |fault| move |seed| chosen(seed, has_ring).with_fault(fault);
+fn are_noticed(faults: impl IntoIterator<Item = Fault>, pins: &[(Fault, u64)], leads: LedKind) {
+    let plan = |fault| move |seed| chosen(seed, leads).with_fault(fault);
     let noticed = |fault, seed| noticed(plan(fault)(seed));
     pins::are_noticed(faults, pins, noticed, |fault| search(plan(fault)));
 }
 
 #[test]
 fn faults_built_in_on_purpose_are_noticed_in_pools_that_are_led() {
-    are_noticed(Fault::LED, &PINS, false);
+    are_noticed(Fault::LED, &PINS, LedKind::Pool);
 }
 
 #[test]
@@ -141,6 +158,11 @@ fn faults_built_in_on_purpose_are_noticed_in_rings() {
     are_noticed(
         Fault::LED.into_iter().chain(Fault::RING),
         &PINS_OF_RINGS,
-        true,
+        LedKind::Ring,
     );
+}
+
+#[test]
+fn faults_built_in_on_purpose_are_noticed_in_pools_that_keep_copies() {
+    are_noticed(Fault::COPIES, &PINS_OF_COPIES, LedKind::Copies);
 }

@@ -48,7 +48,7 @@ pub struct ClusterArgs {
     #[arg(long)]
     pub plain: bool,
 
-    /// The same, with a pool in each seed that is led to other servers, or whose ring changes
+    /// The same, with a pool in each seed that is led to other servers, whose ring changes, or that keeps copies
     #[arg(long, conflicts_with = "atomic")]
     pub led: bool,
 
@@ -103,6 +103,7 @@ fn mutant(text: &str) -> Result<Fault, String> {
         all.chain(Fault::ATOMIC)
             .chain(Fault::LED)
             .chain(Fault::RING)
+            .chain(Fault::COPIES)
     };
     let names = || {
         known()

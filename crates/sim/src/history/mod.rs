@@ -10,16 +10,19 @@
 //! What a cache may do is allowed: a miss at any time, an error whose write may or may not have
 //! happened, now or much later. What is checked is said in [`Kind`], one variant for each promise.
 //!
-//! Where the copies of a key are to look like one, [`check_linearizable`] asks more.
+//! Where the copies of a key are to look like one, [`check_linearizable`] asks more. [`check_acknowledged`] asks less: it knows nothing of sessions, homes
+//! and versions.
 //!
 //! The checker is pure and quick, O(n log n) for n operations, so that it can judge a second of a
 //! real cluster's work as well as a simulated run.
 
+mod acknowledged;
 mod check;
 mod key;
 mod linear;
 mod violation;
 
+pub use acknowledged::check_acknowledged;
 pub use check::{Checked, check};
 pub use linear::{Linear, Unlinearizable, check_linearizable};
 pub use violation::{Kind, Violation};

@@ -134,10 +134,14 @@ impl World {
             // An error: it may have happened, or may happen yet.
             _ => return,
         };
+        let keeps_copies = self.keeps_copies();
         let action = &mut self.operations[operation].action;
         match action {
             Action::Write { effect: of, .. } => *of = effect,
-            // A delete of what is not there has read that it is not there.
+            // A delete of what is not there has read that it is not there. Where there are copies it has deleted those.
+            Action::Delete(of) if !was_there && keeps_copies => {
+                *of = Effect::Done { version: None };
+            }
             Action::Delete(_) if !was_there => *action = Action::Read(Found::Miss),
             Action::Delete(of) => *of = effect,
             Action::Read(found) if !was_there => *found = Found::Miss,

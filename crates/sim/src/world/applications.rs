@@ -277,6 +277,11 @@ impl World {
     }
 
     fn compose_read(&mut self, application: usize, out: &mut Vec<u8>) {
+        // Of one key alone no copy is asked.
+        if self.keeps_copies() && self.random.chance(1, 2) {
+            let first = self.some_text();
+            return self.compose_multi_get(application, first, out);
+        }
         let key = if self.does(Habit::Count) && self.random.chance(1, 12) {
             self.random.index(self.keys.len())
         } else {
@@ -293,19 +298,8 @@ impl World {
                 self.expect(application, Kind::MetaGet, vec![operation]);
             }
             8.. if self.does(Habit::MultiGet) => {
-                self.tell(Habit::MultiGet);
                 let first = self.random.index(self.keys.len());
-                let count = 2 + self.random.index(KEYS_PER_GET_MAX - 1);
-                out.extend_from_slice(b"gets");
-                let mut operations = Vec::new();
-                for i in 0..count {
-                    let key = (first + i) % self.keys.len();
-                    out.push(b' ');
-                    out.extend_from_slice(&self.keys[key]);
-                    operations.push(self.begin(application, key, read.clone()));
-                }
-                out.extend_from_slice(b"\r\n");
-                self.expect(application, Kind::Get, operations);
+                self.compose_multi_get(application, first, out);
             }
             _ => {
                 let word = ["get", "get", "gets"][self.random.index(3)];
@@ -314,6 +308,22 @@ impl World {
                 self.expect(application, Kind::Get, vec![operation]);
             }
         }
+    }
+
+    /// Asks for some keys, from this one on.
+    fn compose_multi_get(&mut self, application: usize, first: usize, out: &mut Vec<u8>) {
+        self.tell(Habit::MultiGet);
+        let count = 2 + self.random.index(KEYS_PER_GET_MAX - 1);
+        out.extend_from_slice(b"gets");
+        let mut operations = Vec::new();
+        for i in 0..count {
+            let key = (first + i) % self.keys.len();
+            out.push(b' ');
+            out.extend_from_slice(&self.keys[key]);
+            operations.push(self.begin(application, key, Action::Read(Found::Unknown)));
+        }
+        out.extend_from_slice(b"\r\n");
+        self.expect(application, Kind::Get, operations);
     }
 
     fn name(&self, key: usize) -> String {

@@ -5,7 +5,9 @@ use evenkeel_protocol::{
     Direction, KeyScratch, Limits, Meta, Request, RequestOutcome, Store, StoreMode, StoreVerb,
     parse_request,
 };
+use evenkeel_schemes::copies::is_copy;
 use evenkeel_schemes::generation::taken_apart;
+use evenkeel_schemes::name::{Kind, Name};
 
 /// What a command would do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +46,7 @@ pub(super) enum Change {
 pub(super) struct Command {
     /// The key, by number; 0 where it is all.
     pub key: u16,
-    /// What stands before it, where it is called by a generation of a ring.
+    /// What stands before it, where it is called by a generation of a ring, or is that of a copy.
     pub prefix: Vec<u8>,
     pub change: Change,
     /// Bytes of it.
@@ -106,7 +108,14 @@ impl Command {
     }
 
     fn of(name: &[u8], keys: &[Vec<u8>], change: Change, len: usize) -> Option<Command> {
-        let key = taken_apart(name).1;
+        let key = match Name::parse(name) {
+            Some(Name {
+                kind: Kind::Copy,
+                key,
+                ..
+            }) => key,
+            _ => taken_apart(name).1,
+        };
         let prefix = name[..name.len() - key.len()].to_vec();
         let key = keys.iter().position(|known| known == key)? as u16;
         Some(Command {
@@ -115,6 +124,10 @@ impl Command {
             change,
             len,
         })
+    }
+
+    pub fn is_of_copy(&self) -> bool {
+        is_copy(&self.prefix)
     }
 
     pub fn is_replica_store(&self) -> bool {

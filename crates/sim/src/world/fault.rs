@@ -66,7 +66,7 @@ pub enum Fault {
     StageKept,
     /// The leader of a pool takes it that all others have followed, whenever one proxy speaks.
     StepsRushed,
-    /// Servers of a led pool take an item that is brought whatever is there by now.
+    /// Servers of a led pool take an item that is brought, or a copy, whatever is there by now.
     FillsUnguarded,
     /// Servers of a led pool show placeholders as if they were items.
     MarksShown,
@@ -78,6 +78,10 @@ pub enum Fault {
     MasksLeftOut,
     /// A proxy that comes back works by the ring before the present plan until it is told of another step.
     OldRingKept,
+    /// Servers confirm deletes of copies and keep what they have.
+    CopiesLeft,
+    /// Proxies give copies the same names whenever they are switched on.
+    TokensReused,
     /// Plain servers find a replica by the key alone, whatever content its name asks for.
     ReplicasUnnamed,
 }
@@ -107,6 +111,15 @@ impl Fault {
         Fault::GenerationsReused,
         Fault::MasksLeftOut,
         Fault::OldRingKept,
+    ];
+
+    /// Those of pools that keep copies.
+    pub const COPIES: [Fault; 5] = [
+        Fault::StageKept,
+        Fault::StepsRushed,
+        Fault::FillsUnguarded,
+        Fault::CopiesLeft,
+        Fault::TokensReused,
     ];
 
     /// Those of atomic writes.

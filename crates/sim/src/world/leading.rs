@@ -1,4 +1,4 @@
-//! A pool that is led to other servers, or has a ring, and what is known of those who lead and follow it; [`led`](super::led) is what happens.
+//! A pool that is led to other servers, has a ring or keeps copies, and what is known of those who lead and follow it; [`led`](super::led) is what happens.
 
 use super::led_report::{LedKind, Mischance};
 use super::led_ring::LedRing;
@@ -7,14 +7,20 @@ use super::server::ITEM_SIZE_MAX;
 use super::units::MS;
 use crate::history::Nanos;
 use crate::random::Random;
+use evenkeel_control::bundles::BundlePlan;
 use evenkeel_control::rings::RingCounts;
 use evenkeel_coordinator_core::{Heartbeat, HeartbeatAnswer, SavedState};
-use evenkeel_proxy_core::{OnDown, PlannedRing, PoolConfig, PoolKind, PoolSettings, ProxyConfig};
+use evenkeel_proxy_core::{
+    Bundles, Keeping, OnDown, PlannedRing, PoolConfig, PoolKind, PoolSettings, ProxyConfig,
+};
 use evenkeel_schemes::stage::{Stage, Step};
 use std::sync::Arc;
 
 /// What the pool is called that a led one takes the place of.
 const FORMER_POOL: &str = "old";
+
+/// Longest value that is copied, in bytes: some are longer.
+const COPIED_MAX: usize = 1_500;
 
 /// Mean pauses of applications between two sendings: many more operations than elsewhere, as a change is soon over.
 pub(super) const PAUSE_MIN: Nanos = 4 * MS;
@@ -70,6 +76,8 @@ pub(super) struct Followed {
     pub acknowledged: u64,
     /// The plan that the step is of, in a pool with a ring.
     pub ring: Option<Arc<PlannedRing>>,
+    /// The same of copies.
+    pub copies: Option<BundlePlan>,
     /// What it has counted of that, until it has said so.
     pub counts: Option<RingCounts>,
     /// Servers that it does not reach, by their places in the list of the plan of this number.
@@ -92,7 +100,7 @@ pub(super) struct Saving {
 /// A pool that is led, and who leads it.
 #[derive(Debug)]
 pub(super) struct Led {
-    /// The pool's ring; without one it passes from its first servers to the others.
+    /// The pool's ring. A pool without one that keeps no copies either passes from its first servers to the others.
     pub ring: Option<LedRing>,
     /// Servers from here on are the pool's own, where it has no ring.
     pub first_own: usize,
@@ -105,7 +113,7 @@ pub(super) struct Led {
     pub saved: SavedState,
     pub revision: u64,
     pub saving: Option<Saving>,
-    /// When the operator wants the pool warming, and how long that is to last; of a ring, when he gives his next order.
+    /// When the operator wants the pool warming, and how long that is to last; of a ring and of copies, when he gives his next order.
     pub begins: Nanos,
     pub warms_for: Nanos,
     pub warming_since: Option<Nanos>,
@@ -131,9 +139,7 @@ impl Led {
         saved: SavedState,
         random: &mut Random,
     ) -> Self {
-        // In a ring most of them are of items that nobody is about to move.
-        let rarely = if ring.is_some() { 6 } else { 1 };
-        Led {
+        let mut led = Led {
             ring,
             first_own: first_own_of(servers),
             config: Arc::clone(config),
@@ -146,23 +152,34 @@ impl Led {
             warms_for: random.between(1_500 * MS, 5_000 * MS),
             warming_since: None,
             withdrawals: random.below(3),
-            evicts_every: rarely * [15 * MS, 60 * MS, 250 * MS][random.index(3)],
+            evicts_every: [15 * MS, 60 * MS, 250 * MS][random.index(3)],
             restarted: 0,
+        };
+        // In a ring most of them are of items that nobody is about to move, and copies that are gone are never old.
+        if led.kind() != LedKind::Pool {
+            led.evicts_every *= 6;
         }
+        led
     }
 
     pub fn kind(&self) -> LedKind {
-        match self.ring {
-            Some(_) => LedKind::Ring,
-            None => LedKind::Pool,
+        match (&self.ring, self.copies()) {
+            (Some(_), _) => LedKind::Ring,
+            (_, Some(_)) => LedKind::Copies,
+            _ => LedKind::Pool,
         }
     }
 
-    /// Whether a server is a former one, or gives parts of a ring by its present plan.
+    /// Where the copies of its items are, if it keeps any.
+    pub fn copies(&self) -> Option<&Bundles> {
+        self.config.pools[0].bundles.as_deref()
+    }
+
+    /// Whether a server is a former one, or gives parts of a ring by its present plan. Of those that have copies each is home of items, too.
     pub fn is_former(&self, server: usize) -> bool {
         match &self.ring {
             Some(ring) => ring.gives(server),
-            None => server < self.first_own,
+            None => self.copies().is_some() || server < self.first_own,
         }
     }
 
@@ -170,7 +187,7 @@ impl Led {
     pub fn is_own(&self, server: usize) -> bool {
         match &self.ring {
             Some(ring) => ring.gets(server),
-            None => server >= self.first_own,
+            None => self.copies().is_none() && server >= self.first_own,
         }
     }
 
@@ -206,6 +223,31 @@ pub(super) fn config(servers: usize, on_down: OnDown) -> ProxyConfig {
         settings,
         bundles: None,
     });
+    config.limits.item_size_max = ITEM_SIZE_MAX;
+    config
+}
+
+/// The same of one whose items have copies among so many servers.
+pub(super) fn config_of_copies(
+    servers: usize,
+    on_down: OnDown,
+    random: &mut Random,
+) -> ProxyConfig {
+    let list = server_list(0..servers);
+    let copies = 2 + random.below(2) as u8;
+    let keeping = Keeping {
+        ttl: [3, 10, 60][random.index(3)],
+        value_max: COPIED_MAX,
+        ..Keeping::default()
+    };
+    let bundles = Bundles::new(&list, copies, Some(keeping));
+    let settings = PoolSettings {
+        follows: Some(MAP_SOURCE),
+        ..led_settings(on_down)
+    };
+    let mut config = ProxyConfig::of_pool(PoolKind::Memcached(list), settings);
+    config.pools[0].name = POOL.into();
+    config.pools[0].bundles = Some(Arc::new(bundles));
     config.limits.item_size_max = ITEM_SIZE_MAX;
     config
 }

@@ -1,39 +1,42 @@
 //! What went wrong while a change stood at each stage, counted: a run proves little of a stage in which nothing ever went wrong. Pools that
-//! are led to other servers and rings whose parts change hands are counted apart.
+//! are led to other servers, rings whose parts change hands and copies that are switched are counted apart.
 
 use core::fmt;
-use evenkeel_proxy_core::ProxyStats;
+use evenkeel_proxy_core::ProxyCore;
 use evenkeel_schemes::stage::Stage;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// What changes its servers.
+/// What of a pool changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LedKind {
     /// A pool passes from former servers to its own.
     Pool,
     /// Parts of a ring change hands, plan after plan: a *giver* is a former server, a *getter* one of its own.
     Ring,
+    /// Copies of its items are switched on and off: what is said of *former* servers is of all of them.
+    Copies,
 }
 
 impl LedKind {
-    /// Both.
-    pub const ALL: [LedKind; 2] = [LedKind::Pool, LedKind::Ring];
+    /// All of them.
+    pub const ALL: [LedKind; 3] = [LedKind::Pool, LedKind::Ring, LedKind::Copies];
 
     fn title(self) -> &'static str {
         match self {
             LedKind::Pool => "led pools",
             LedKind::Ring => "led rings",
+            LedKind::Copies => "led copies",
         }
     }
 }
 
-/// What is counted by name, where rings may have another one.
+/// What is counted by name, where rings and copies may have another one.
 macro_rules! counted {
     ($(#[$of:meta])* $of_name:ident {
-        $($(#[$doc:meta])* $name:ident = $words:literal $(, in rings $of_rings:literal)?;)*
+        $($(#[$doc:meta])* $name:ident = $words:literal $(, in rings $of_rings:literal)? $(, of copies $of_copies:literal)?;)*
     }) => {
         $(#[$of])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +52,7 @@ macro_rules! counted {
             pub fn name(self, kind: LedKind) -> &'static str {
                 match (kind, self) {
                     $($((LedKind::Ring, $of_name::$name) => $of_rings,)?)*
+                    $($((LedKind::Copies, $of_name::$name) => $of_copies,)?)*
                     $((_, $of_name::$name) => $words,)*
                 }
             }
@@ -76,17 +80,17 @@ counted! {
         /// A heartbeat or its answer comes late, behind others.
         HeartbeatLate = "heartbeats late";
         /// A former server dies, and starts again empty.
-        FormerKilled = "former server killed", in rings "giver killed";
+        FormerKilled = "former server killed", in rings "giver killed", of copies "server killed";
         /// A former server stands still, and goes on.
-        FormerStopped = "former server stopped", in rings "giver stopped";
+        FormerStopped = "former server stopped", in rings "giver stopped", of copies "server stopped";
         /// A former server evicts an item.
-        FormerEvicted = "former server evicts", in rings "giver evicts";
+        FormerEvicted = "former server evicts", in rings "giver evicts", of copies "item evicted";
         /// A server of the pool's own dies, and starts again empty.
         OwnKilled = "own server killed", in rings "getter killed";
         /// A server of the pool's own stands still, and goes on.
         OwnStopped = "own server stopped", in rings "getter stopped";
         /// A server of the pool's own evicts an item.
-        OwnEvicted = "own server evicts", in rings "getter evicts";
+        OwnEvicted = "own server evicts", in rings "getter evicts", of copies "copy evicted";
         /// A proxy dies, and another life begins under its name.
         ProxyKilled = "proxy killed";
         /// A proxy stands still, and goes on.
@@ -100,11 +104,14 @@ counted! {
 
 impl Mischance {
     /// Whether it can happen at a stage. The pool's own servers are empty as long as they are not asked, and what former ones still have
-    /// when nobody asks them any more is no matter.
-    pub fn can_happen(self, stage: Stage) -> bool {
-        match self {
-            Mischance::OwnEvicted => stage >= Stage::Warming,
-            Mischance::FormerEvicted => stage <= Stage::Warming,
+    /// when nobody asks them any more is no matter, as is a copy that nobody reads.
+    pub fn can_happen(self, kind: LedKind, stage: Stage) -> bool {
+        match (self, kind) {
+            (Mischance::OwnKilled | Mischance::OwnStopped, LedKind::Copies) => false,
+            (Mischance::OwnEvicted, LedKind::Copies) => stage == Stage::Warming,
+            (Mischance::FormerEvicted, LedKind::Copies) => true,
+            (Mischance::OwnEvicted, _) => stage >= Stage::Warming,
+            (Mischance::FormerEvicted, _) => stage <= Stage::Warming,
             _ => true,
         }
     }
@@ -157,15 +164,39 @@ counted! {
         MasksShown = "uniques shown masked";
         /// Swaps that a mask made miss, because the key had moved since it was read.
         MasksMissed = "swaps refused by a mask";
+        /// Copies that were switched on.
+        SwitchedOn = "times switched on";
+        /// Copies that were switched off, after they were on.
+        SwitchedOff = "times switched off";
+        /// Multi-gets of two keys or more.
+        MultiGets = "multi-gets";
+        /// Copies that were asked.
+        CopiesAsked = "copies asked";
+        /// Those of them that were shown.
+        CopiesHit = "copies hit";
+        /// Those of them that were asked at home after that.
+        CopiesAbsent = "copies absent";
+        /// Copies that were stored where none was.
+        CopiesFilled = "copies filled";
+        /// Copies that were stored again before their end.
+        CopiesRefreshed = "copies refreshed";
+        /// Copies that writes deleted.
+        CopiesDeleted = "copies deleted";
+        /// Those of them of which nobody knows.
+        CopiesUnconfirmed = "deletes of copies unconfirmed";
     }
 }
+
+/// What is counted of copies as of other pools.
+const OF_COPIES: [Tally; 2] = [Tally::StepsPublished, Tally::StepsUnsaved];
 
 impl Tally {
     /// Whether it is counted of these.
     pub fn is_of(self, kind: LedKind) -> bool {
         match kind {
             LedKind::Pool => self <= Tally::ChangesDone,
-            LedKind::Ring => self != Tally::ChangesDone,
+            LedKind::Ring => self != Tally::ChangesDone && self < Tally::SwitchedOn,
+            LedKind::Copies => self >= Tally::SwitchedOn || OF_COPIES.contains(&self),
         }
     }
 }
@@ -199,7 +230,7 @@ impl LedReport {
             let stages = Stage::ALL.into_iter();
             stages.map(move |stage| (kind, mischance, stage))
         });
-        let can = all.filter(|(_, mischance, stage)| mischance.can_happen(*stage));
+        let can = all.filter(|(kind, mischance, stage)| mischance.can_happen(*kind, *stage));
         can.filter(|(kind, mischance, stage)| self.struck(*kind, *mischance, *stage) == 0)
     }
 
@@ -230,7 +261,8 @@ impl LedReport {
         *self.tallies.entry((kind, tally)).or_default() += times;
     }
 
-    pub(in crate::world) fn take_proxy(&mut self, kind: LedKind, stats: &ProxyStats) {
+    pub(in crate::world) fn take_proxy(&mut self, kind: LedKind, core: &ProxyCore) {
+        let stats = core.stats();
         self.tell(kind, Tally::FillsStored, stats.fills_stored);
         self.tell(kind, Tally::FillsLost, stats.fills_lost);
         self.tell(kind, Tally::FillsAbsent, stats.fills_absent);
@@ -238,6 +270,17 @@ impl LedReport {
         self.tell(kind, Tally::PlaceholdersMet, stats.placeholders_met);
         self.tell(kind, Tally::FormerDeletes, stats.former_deletes);
         self.tell(kind, Tally::FormerHits, stats.former_hits);
+        let pools = core.pool_stats();
+        for counts in pools.iter().filter_map(|pool| pool.bundles.as_ref()) {
+            self.tell(kind, Tally::MultiGets, counts.requests);
+            self.tell(kind, Tally::CopiesAsked, counts.copies_asked);
+            self.tell(kind, Tally::CopiesHit, counts.copies_hit);
+            self.tell(kind, Tally::CopiesAbsent, counts.copies_absent);
+            self.tell(kind, Tally::CopiesFilled, counts.fills);
+            self.tell(kind, Tally::CopiesRefreshed, counts.refreshes);
+            self.tell(kind, Tally::CopiesDeleted, counts.deletes);
+            self.tell(kind, Tally::CopiesUnconfirmed, counts.deletes_unconfirmed);
+        }
     }
 
     /// Of which anything was counted.
@@ -256,11 +299,12 @@ impl fmt::Display for LedReport {
                 write!(f, "{:>10}", stage.as_str())?;
             }
             writeln!(f)?;
-            for &mischance in Mischance::ALL {
+            let can = |of: &&Mischance| Stage::ALL.iter().any(|stage| of.can_happen(kind, *stage));
+            for &mischance in Mischance::ALL.iter().filter(can) {
                 write!(f, "  {:<24}", mischance.name(kind))?;
                 for stage in Stage::ALL {
                     let times = self.struck(kind, mischance, stage);
-                    match mischance.can_happen(stage) {
+                    match mischance.can_happen(kind, stage) {
                         false => write!(f, "{:>10}", "-")?,
                         true => write!(f, "{times:>10}")?,
                     }
@@ -275,7 +319,7 @@ impl fmt::Display for LedReport {
     }
 }
 
-/// By what went wrong and the stage, and by what was done; of rings apart.
+/// By what went wrong and the stage, and by what was done; of rings and copies apart.
 impl Serialize for LedReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let table = |kind| {
@@ -289,13 +333,15 @@ impl Serialize for LedReport {
             let operations = of_kind.map(|((_, tally), times)| (tally.name(kind), *times));
             (struck, operations.collect::<BTreeMap<_, _>>())
         };
-        let mut all = serializer.serialize_map(Some(3))?;
+        let mut all = serializer.serialize_map(Some(4))?;
         let (struck, operations) = table(LedKind::Pool);
         all.serialize_entry("struck", &struck)?;
         all.serialize_entry("operations", &operations)?;
-        let (struck, operations) = table(LedKind::Ring);
-        let rings = json!({"struck": struck, "operations": operations});
-        all.serialize_entry("rings", &rings)?;
+        for (name, kind) in [("rings", LedKind::Ring), ("copies", LedKind::Copies)] {
+            let (struck, operations) = table(kind);
+            let apart = json!({"struck": struck, "operations": operations});
+            all.serialize_entry(name, &apart)?;
+        }
         all.end()
     }
 }
@@ -318,11 +364,11 @@ mod tests {
         assert_eq!(both.never().count(), all - 2);
         assert_eq!(both.idle().count(), idle - 2);
         let killed = |kind| both.struck(kind, Mischance::ProxyKilled, Stage::Quiesced);
-        assert_eq!(LedKind::ALL.map(killed), [2, 0]);
+        assert_eq!(LedKind::ALL.map(killed), [2, 0, 0]);
         let table = both.to_string();
         println!("{table}");
         let count = |kind| Tally::ALL.iter().filter(|tally| tally.is_of(kind)).count();
-        let tallies: usize = LedKind::ALL.into_iter().map(count).sum();
+        let tallies: usize = [LedKind::Pool, LedKind::Ring].into_iter().map(count).sum();
         assert_eq!(
             table.lines().count(),
             2 * (1 + Mischance::ALL.len()) + tallies
@@ -337,6 +383,7 @@ mod tests {
                     "struck": {"giver killed": {"done": 2}},
                     "operations": {"plans done": 2},
                 },
+                "copies": {"struck": {}, "operations": {}},
             })
         );
     }

@@ -56,6 +56,7 @@ use crate::random::Random;
 use application::Application;
 use connection::{Arrival, Connection, ConnectionNumber, Who};
 use coordinator::Coordinator;
+use core::time::Duration;
 use evenkeel_coordinator_core::limits::YOUNG_FOR;
 use evenkeel_hotkeys::config::Mode;
 use evenkeel_proxy_core::OnDown;
@@ -133,7 +134,7 @@ pub struct World {
     register: Register,
     /// With a fault: the last value that any shadow server was sent, for each key.
     old_fills: BTreeMap<u16, Vec<u8>>,
-    /// The pool that is led to other servers, if one is.
+    /// The pool that is led, if one is.
     led: Option<Led>,
     /// Blows that wait, oldest first.
     traps: Vec<Trap>,
@@ -175,12 +176,14 @@ impl World {
         let processes: Vec<_> = (0..proxies)
             .map(|_| Process::new(&mut random, true, drift))
             .collect();
-        let has_ring = is_led && swarm.has_ring;
-        let ring = has_ring.then(|| LedRing::new(count, proxies, &mut random));
-        let config = match &ring {
-            Some(ring) => ring.config(on_down),
-            None if is_led => leading::config(count, on_down),
-            None => proxy::config(&plan, initial, proxy::settings(&plan, on_down)),
+        let leads = is_led.then_some(swarm.leads);
+        let ring =
+            (leads == Some(LedKind::Ring)).then(|| LedRing::new(count, proxies, &mut random));
+        let config = match (leads, &ring) {
+            (_, Some(ring)) => ring.config(on_down),
+            (Some(LedKind::Copies), _) => leading::config_of_copies(count, on_down, &mut random),
+            (Some(_), _) => leading::config(count, on_down),
+            (None, _) => proxy::config(&plan, initial, proxy::settings(&plan, on_down)),
         };
         let config = Arc::new(config);
         let proxies: Vec<_> = processes
@@ -188,10 +191,12 @@ impl World {
             .map(|process| Proxy::new(process, random.seed(), &config))
             .collect();
         let process = Process::new(&mut random, true, drift);
-        // One that has just begun makes no ring.
-        let age = has_ring.then_some(YOUNG_FOR);
-        let coordinator =
-            Coordinator::new(process, initial, random.seed(), age.unwrap_or_default());
+        // One that has just begun makes no ring, and does not say that there are no copies.
+        let age = match leads {
+            Some(LedKind::Ring | LedKind::Copies) => YOUNG_FOR,
+            Some(LedKind::Pool) | None => Duration::ZERO,
+        };
+        let coordinator = Coordinator::new(process, initial, random.seed(), age);
         let led = is_led.then(|| {
             let saved = coordinator.core.saved_state();
             Led::new(count, &config, ring, saved, &mut random)

@@ -11,6 +11,7 @@ use super::fault::Fault;
 use super::plan::Cluster;
 use super::units::MS;
 use crate::history::Nanos;
+use evenkeel_control::bundles::BundlePlan;
 use evenkeel_coordinator_core::{MigrationReport, MigrationState};
 use evenkeel_hotkeys::plain::NAME_PREFIX_LEN;
 use evenkeel_schemes::generation::{mask, taken_apart};
@@ -201,6 +202,14 @@ impl World {
         let has_moved = led.stage() >= Stage::Warming;
         let place = &known.places(&self.keys[key])[usize::from(has_moved)];
         (unique % mask(1)) ^ mask(place.generation)
+    }
+
+    /// With a fault: the plan of copies that a proxy works by, as if all had one token.
+    pub(super) fn forged_plan(&self, plan: BundlePlan) -> BundlePlan {
+        match self.has_fault(Fault::TokensReused) {
+            true => BundlePlan { token: 1, ..plan },
+            false => plan,
+        }
     }
 
     /// A choice that another run makes otherwise.

@@ -97,7 +97,7 @@ impl Plan {
         }
     }
 
-    /// The same, with a pool that is led to other servers, whatever the swarm of this seed says.
+    /// The same, with a pool that is led, whatever the swarm of this seed says.
     pub fn led(seed: u64) -> Self {
         let swarm = Swarm {
             is_led: true,

@@ -2,6 +2,7 @@
 //! always comes with all others hides what only it would show, and some states need the *absence*
 //! of a command (a key that is never deleted grows old; a cluster without crashes moves far).
 
+use super::led_report::LedKind;
 use super::units::MS;
 use crate::history::Nanos;
 use crate::random::Random;
@@ -190,10 +191,10 @@ pub struct Swarm {
     pub tail: u64,
     /// Writes in a thousand commands.
     pub write_share: u64,
-    /// Whether a pool of plain servers is led to other ones.
+    /// Whether a coordinator leads a pool of plain servers.
     pub is_led: bool,
-    /// Whether that is a ring, whose parts change hands.
-    pub has_ring: bool,
+    /// What of it that changes.
+    pub leads: LedKind,
 }
 
 /// Which of so many seeds have a pool that is led, in front of plain servers.
@@ -268,7 +269,7 @@ impl Swarm {
             },
             write_share: [20, 50, 100, 200][random.index(4)],
             is_led: seed % LED_EVERY == LED_OF,
-            has_ring: random.chance(1, 2),
+            leads: LedKind::ALL[random.index(LedKind::ALL.len())],
         }
     }
 

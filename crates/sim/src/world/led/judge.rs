@@ -4,17 +4,18 @@ use super::super::application::Pending;
 use super::super::leading::Led;
 use super::super::led_report::{LedKind, Tally};
 use super::super::{Outcome, World};
-use crate::history::{Action, Found, History, Operation, check_linearizable};
+use crate::history::{Action, Found, History, Operation, check_acknowledged, check_linearizable};
 use evenkeel_schemes::generation::mask;
 use evenkeel_schemes::mark;
 use evenkeel_schemes::stage::Stage;
 
 impl World {
-    /// The end of a run: the change has come to its end, and each key was a register that may lose its value and may be missed.
+    /// The end of a run: the change has come to its end, and each key was a register that may lose its value and may be missed. Of
+    /// one with copies less is promised.
     pub(in crate::world) fn finish_led(mut self) -> Outcome {
         if let Some(kind) = self.led.as_ref().map(Led::kind) {
             for proxy in self.proxies.iter().filter(|proxy| proxy.process.alive) {
-                self.report.led.take_proxy(kind, proxy.core.stats());
+                self.report.led.take_proxy(kind, &proxy.core);
             }
         }
         self.count_changes();
@@ -33,15 +34,17 @@ impl World {
         if self.violations.is_empty() {
             self.judge_rest();
         }
-        match check_linearizable(&without_misses(&self.operations)) {
-            Ok(linear) => {
-                let name = "operations put in order";
-                self.report.tell(name, linear.operations);
-            }
-            Err(violations) => {
-                let told = violations.iter().map(ToString::to_string);
-                self.violations.extend(told);
-            }
+        let judged = match self.keeps_copies() {
+            true => check_acknowledged(&self.operations)
+                .map(|values| ("values compared with writes", values))
+                .map_err(in_words),
+            false => check_linearizable(&without_misses(&self.operations))
+                .map(|linear| ("operations put in order", linear.operations))
+                .map_err(in_words),
+        };
+        match judged {
+            Ok((name, count)) => self.report.tell(name, count),
+            Err(violations) => self.violations.extend(violations),
         }
     }
 
@@ -50,12 +53,38 @@ impl World {
         let Some(led) = &self.led else {
             return;
         };
-        if led.ring.is_some() {
-            if let Some(words) = self.unrest_of_ring() {
-                self.fail(words);
-            }
-            return;
+        let unrest = match led.kind() {
+            LedKind::Pool => return self.judge_done(),
+            LedKind::Ring => self.unrest().or_else(|| self.unrest_of_ring()),
+            LedKind::Copies => self.unrest(),
+        };
+        if let Some(words) = unrest {
+            self.fail(words);
         }
+    }
+
+    /// What is not as it has to be at the end of a run of plans, if anything: the last one rests, and everybody was told so.
+    fn unrest(&self) -> Option<String> {
+        let led = self.led.as_ref()?;
+        let Some(view) = self.change_view() else {
+            return Some("nothing is led".into());
+        };
+        let told: Vec<_> = led.followed.iter().map(|followed| followed.told).collect();
+        let rests = view.goal == view.stage && told.iter().all(|told| *told == Some(led.step));
+        let words = || {
+            let step = led.step;
+            format!(
+                "the plan is at {step:?}, and its proxies were told {told:?}: {}",
+                view.hint
+            )
+        };
+        (!rests).then(words)
+    }
+
+    fn judge_done(&mut self) {
+        let Some(led) = &self.led else {
+            return;
+        };
         let stage = led.stage();
         let told = led.followed.iter().map(|followed| followed.told);
         let told: Vec<_> = told.map(|step| step.map(|step| step.stage)).collect();
@@ -96,6 +125,10 @@ impl World {
             self.fail("an application was shown a mark".into());
         }
     }
+}
+
+fn in_words<T: ToString>(violations: Vec<T>) -> Vec<String> {
+    violations.iter().map(ToString::to_string).collect()
 }
 
 /// A cache may miss whenever it likes.

@@ -98,7 +98,7 @@ impl World {
                 told: Some(Step { version, stage }),
                 acknowledged: version,
                 ring: self.ring_known(),
-                bundle: None,
+                bundle: self.copies_followed(self.copies_planned()),
             }];
             // A name that was another life's a moment ago is refused, as ever.
             let _ = self.coordinator.core.handle_heartbeat(now, &forged);
@@ -251,6 +251,7 @@ impl World {
             }
             if begun {
                 self.note_stage_begun();
+                self.note_switched(stage);
             }
             if stage == Stage::Done {
                 self.note_plan_done();
@@ -322,7 +323,11 @@ impl World {
             return;
         }
         let now = self.coordinator.process.now(self.time);
-        if self.coordinator.core.withdraw_change(now, POOL).is_ok() {
+        let withdrawn = match self.keeps_copies() {
+            true => self.switch_copies(false),
+            false => self.coordinator.core.withdraw_change(now, POOL).is_ok(),
+        };
+        if withdrawn {
             self.narrate(&[], || "an operator takes the change back".into());
             if let Some(led) = &mut self.led {
                 led.withdrawals = led.withdrawals.saturating_sub(1);

@@ -90,7 +90,7 @@ impl World {
         if stage == Stage::Former && self.time < begins {
             self.trouble_the_beginning(begins);
         }
-        if self.has_ring() {
+        if self.has_ring() || self.keeps_copies() {
             self.trouble_a_stage(stage);
         }
         let count = 1 + self.random.index(3);
@@ -117,13 +117,14 @@ impl World {
         }
     }
 
-    /// Of a ring's servers little is asked that moves, so that little of it would be under way; and the next plan follows soon when one is done.
+    /// Of a ring's servers little is asked that moves, so that little of it would be under way; and the next plan follows soon when one is done, as with
+    /// copies.
     fn trouble_a_stage(&mut self, stage: Stage) {
         if self.random.chance(1, 2) {
             let soon = self.time + self.random.between(40, 300) * MS;
             self.break_at_the_beginning(soon);
         }
-        if stage == Stage::Closing && self.random.chance(1, 2) {
+        if stage == Stage::Closing && self.has_ring() && self.random.chance(1, 2) {
             self.stop_over_the_beginning(self.time + CLOSING);
         }
     }

@@ -1,9 +1,11 @@
-//! A pool of plain servers that is led to other ones while applications work, or has a ring whose parts change hands.
+//! A pool of plain servers that is led to other ones while applications work, has a ring whose parts change hands, or keeps copies of its items that
+//! are switched on and off.
 //!
 //! In the first case the first servers are the former ones, the others the pool's own. Two proxies follow the pool's change, the coordinator
-//! leads it, and an operator says how far it is to go; of a ring, what moves, and who comes and goes. All of it is what ships, driven as the processes drive it: a proxy tells what it was told and
+//! leads it, and an operator says how far it is to go; of a ring, what moves, and who comes and goes; of copies, whether they are on. All of it is what ships, driven as the processes drive it: a proxy tells what it was told and
 //! what it has acknowledged with each heartbeat, and the coordinator tells nobody of a step before that is saved.
 
+mod copies;
 mod judge;
 mod leader;
 mod mishaps;
@@ -13,7 +15,8 @@ mod servers;
 
 use super::World;
 use super::event::Event;
-use super::leading::{Followed, Turn};
+use super::leading::{Followed, Led, Turn};
+use super::led_report::LedKind;
 use super::plan::Cluster;
 use super::swarm::Hazards;
 use super::units::MS;
@@ -51,8 +54,11 @@ impl World {
                 sent,
                 answer,
             } => self.tell_follower(life, (host, host_life), sent, answer),
-            Turn::Operate if self.has_ring() => self.operate_ring(),
-            Turn::Operate => self.operate(),
+            Turn::Operate => match self.led.as_ref().map(Led::kind) {
+                Some(LedKind::Ring) => self.operate_ring(),
+                Some(LedKind::Copies) => self.operate_copies(),
+                Some(LedKind::Pool) | None => self.operate(),
+            },
             Turn::Withdraw => self.withdraw(),
             Turn::Stop { server, until } => {
                 self.stand_still(server, until);
@@ -70,6 +76,11 @@ impl World {
     /// Whether what is led is a ring.
     pub(super) fn has_ring(&self) -> bool {
         self.led.as_ref().is_some_and(|led| led.ring.is_some())
+    }
+
+    /// Whether it keeps copies.
+    pub(super) fn keeps_copies(&self) -> bool {
+        self.led.as_ref().is_some_and(|led| led.copies().is_some())
     }
 
     /// Whether a member sends heartbeats.

@@ -25,7 +25,10 @@ impl World {
             return Vec::new();
         };
         let Followed {
-            told, acknowledged, ..
+            told,
+            acknowledged,
+            copies,
+            ..
         } = led.followed[proxy];
         let ring = self.ring_followed_by(proxy);
         let newest = told.map_or(0, |step| step.version);
@@ -40,7 +43,7 @@ impl World {
                 acknowledged.min(newest)
             },
             ring,
-            bundle: None,
+            bundle: self.copies_followed(copies),
         }]
     }
 
@@ -130,6 +133,7 @@ impl World {
         let is_old = returns && ring.is_some() && followed.told.is_none();
         followed.told = Some(news.step);
         followed.ring.clone_from(&ring);
+        followed.copies = news.bundle;
         let host = self.servers.len() + proxy;
         let plan = ring.as_ref().map(|ring| ring.number());
         self.narrate(&[host], || {
@@ -141,19 +145,12 @@ impl World {
             version,
             stage: Stage::Former,
         });
+        let bundle = news.bundle.map(|plan| self.forged_plan(plan));
         let p = &mut self.proxies[proxy];
         let now = p.process.now(self.time).monotonic;
         let step = forged.unwrap_or(news.step);
-        p.core.set_step(
-            now,
-            MAP_SOURCE,
-            POOL,
-            Some(Told {
-                step,
-                ring,
-                bundle: None,
-            }),
-        );
+        p.core
+            .set_step(now, MAP_SOURCE, POOL, Some(Told { step, ring, bundle }));
         self.settle_proxy(proxy);
     }
 
@@ -197,7 +194,7 @@ impl World {
         p.process.stopped_until = 0;
         self.report.take_proxy(p.core.stats());
         if let Some(led) = &self.led {
-            self.report.led.take_proxy(led.kind(), p.core.stats());
+            self.report.led.take_proxy(led.kind(), &p.core);
         }
         self.narrate(&[host], || "is killed".into());
         self.abandon_connections(host);
@@ -218,7 +215,7 @@ impl World {
             return;
         };
         let followed = &mut led.followed[proxy];
-        (followed.told, followed.ring) = (None, None);
+        (followed.told, followed.ring, followed.copies) = (None, None, None);
         (followed.counts, followed.unreached) = (None, None);
         let is_known = core::mem::replace(&mut followed.has_lost_name, true);
         let p = &mut self.proxies[proxy];

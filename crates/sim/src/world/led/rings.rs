@@ -347,20 +347,8 @@ impl World {
         led.tell(LedKind::Ring, Tally::NewcomersUnreached, unreached);
     }
 
-    /// What is not as it has to be at the end of a run, if anything: the ring rests, everybody was told so, and who has died has no part of it.
+    /// Who has died and has a part of the ring at the end of a run, if anybody.
     pub(super) fn unrest_of_ring(&self) -> Option<String> {
-        let led = self.led.as_ref()?;
-        let Some(view) = self.change_view() else {
-            return Some("there is no ring".into());
-        };
-        let told: Vec<_> = led.followed.iter().map(|followed| followed.told).collect();
-        if view.goal != view.stage || told.iter().any(|told| *told != Some(led.step)) {
-            let words = format!(
-                "the ring is at {:?}, and its proxies were told {told:?}",
-                led.step
-            );
-            return Some(format!("{words}: {}", view.hint));
-        }
         let dead = self.dead_owner()?;
         Some(format!("server {dead} has died and has a part of the ring"))
     }

@@ -49,6 +49,9 @@ impl World {
         let Some(command) = command else {
             return self.show_input(place, input);
         };
+        if command.is_of_copy() {
+            return self.carry_out_at_copy(place, command, input);
+        }
         if let Some(answer) = self.keep_at_former(server, command) {
             return (command.len, answer.to_vec());
         }
@@ -65,11 +68,7 @@ impl World {
         };
         let unguarded = self.unguarded(command, input);
         let forged = unguarded.or_else(|| self.forge(command, input));
-        let shown = forged.as_deref().unwrap_or(input);
-        let (mut consumed, mut out) = self.show_input(place, shown);
-        if forged.is_some() && consumed > 0 {
-            consumed = command.len;
-        }
+        let (consumed, mut out) = self.show_forged(place, command, input, forged);
         if consumed > 0 {
             self.note_late(place, command);
             self.name_value(command, base, &out);
@@ -77,6 +76,23 @@ impl World {
         }
         self.spoil_led(server, &mut out);
         (consumed, out)
+    }
+
+    /// Lets a server carry out what it is shown instead of a command, if anything.
+    pub(super) fn show_forged(
+        &mut self,
+        place: (usize, u16, ConnectionId),
+        command: &Command,
+        input: &[u8],
+        forged: Option<Vec<u8>>,
+    ) -> (usize, Vec<u8>) {
+        match forged {
+            None => self.show_input(place, input),
+            Some(forged) => match self.show_input(place, &forged) {
+                (0, out) => (0, out),
+                (_, out) => (command.len, out),
+            },
+        }
     }
 
     /// A write whose proxy has given it up, or has died, is carried out all the same.
@@ -222,6 +238,9 @@ impl World {
             self.evict_of_ring(key, is_former, None);
             return;
         }
+        if self.keeps_copies() {
+            return self.evict_somewhere(key, is_former);
+        }
         for server in self.servers_of(is_former) {
             self.evict(server, key);
         }
@@ -233,6 +252,10 @@ impl World {
             if self.has_ring() {
                 for is_former in [true, false] {
                     self.evict_of_ring(key, is_former, Some(server));
+                }
+            } else if self.keeps_copies() {
+                for is_item in [true, false] {
+                    self.evict_of_copies(server, key, is_item);
                 }
             } else {
                 self.evict(server, key);
@@ -272,13 +295,13 @@ impl World {
             true => Mischance::FormerEvicted,
             false => Mischance::OwnEvicted,
         };
-        if mischance.can_happen(stage) {
+        if mischance.can_happen(LedKind::Ring, stage) {
             self.note_mischance(mischance);
         }
     }
 
     /// A server evicts the item of this name. False if it has none.
-    fn evict_named(&mut self, server: usize, name: &[u8]) -> bool {
+    pub(super) fn evict_named(&mut self, server: usize, name: &[u8]) -> bool {
         let process = &self.servers[server].process;
         if !process.alive || process.stopped_until > self.time {
             return false;
@@ -314,8 +337,8 @@ impl World {
         }
     }
 
-    /// With a fault: an item that is brought, without the unique of the placeholder that it is to take the place of.
-    fn unguarded(&self, command: &Command, input: &[u8]) -> Option<Vec<u8>> {
+    /// With a fault: an item that is brought, or a copy, without the unique of the placeholder that it is to take the place of.
+    pub(super) fn unguarded(&self, command: &Command, input: &[u8]) -> Option<Vec<u8>> {
         let Change::Store {
             value,
             expects: Some(_),
@@ -324,15 +347,16 @@ impl World {
         else {
             return None;
         };
-        let is_brought = self
-            .register
-            .write_of(usize::from(command.key), value)
-            .is_some();
+        let known = self.register.write_of(usize::from(command.key), value);
+        let is_brought = command.is_of_copy() || known.is_some();
         if !is_brought || !self.has_fault(Fault::FillsUnguarded) {
             return None;
         }
         Some(edit_line(&input[..command.len], |words| {
-            words.retain(|word| !word.starts_with('C'));
+            // An opaque word in its place: a server remembers how much of a line it has seen, so that it is to be as long.
+            for word in words.iter_mut().filter(|word| word.starts_with('C')) {
+                word.replace_range(..1, "O");
+            }
         }))
     }
 }
