@@ -1,8 +1,8 @@
 //! `evenkeel bench relay`: a network path in user space, between any client and any server.
 //!
 //! TCP goes in at one end and comes out at the other later, by [`Path`]: delay, jitter, the pauses that losses
-//! cause, resets, a bound on bytes a second, and the time that a slower server would take for each key. No rights are needed, and the seed fixes what happens to the n-th
-//! connection, as far as its bytes come in the same pieces.
+//! cause, resets, a bound on bytes a second, and the time that a slower server would take for each request line and each key. No rights
+//! are needed, and the seed fixes what happens to the n-th connection, as far as its bytes come in the same pieces.
 //!
 //! One thread, one event loop, a timer of the kernel: each direction of a connection is a queue of pieces with
 //! the times at which they are due.
@@ -16,7 +16,7 @@ use crate::timer::Timer;
 use crate::units::parse_duration;
 use crate::{BadUsage, Target};
 use anyhow::Context;
-use keys::KeyCounter;
+use keys::{Asked, KeyCounter};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use path::{Fate, Lane, Line};
@@ -82,6 +82,10 @@ pub struct RelayArgs {
     #[arg(long, default_value = "0s", value_parser = parse_duration, value_name = "DURATION")]
     pub toll: Duration,
 
+    /// Time that it takes for each request line that is for keys, besides: a multi-get is one line
+    #[arg(long, default_value = "0s", value_parser = parse_duration, value_name = "DURATION")]
+    pub toll_line: Duration,
+
     /// Fixes what happens to which connection
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -98,6 +102,7 @@ pub fn execute_relay(args: &RelayArgs) -> u8 {
         reset: args.reset,
         bytes_per_second: args.bytes_per_second,
         toll: args.toll,
+        toll_line: args.toll_line,
     };
     let run = || -> anyhow::Result<()> {
         let relay = Relay::start(args.listen, args.to.clone(), path, args.seed)?;
@@ -228,8 +233,8 @@ struct Way {
     ended: bool,
     /// Everything has arrived.
     over: bool,
-    /// Counts keys, towards a server that takes its time for them.
-    keys: Option<KeyCounter>,
+    /// Counts what is asked for, towards a server that takes its time for it.
+    counter: Option<KeyCounter>,
 }
 
 /// The connection is over.
@@ -293,7 +298,7 @@ impl Worker {
             under_way: 0,
             ended: false,
             over: false,
-            keys: (number.is_multiple_of(2) && !self.path.toll.is_zero()).then(KeyCounter::default),
+            counter: (number.is_multiple_of(2) && self.path.has_toll()).then(KeyCounter::default),
         };
         let pair = Pair {
             sockets: [client, server],
@@ -383,9 +388,9 @@ impl Pair {
                 Err(_) => return Err(Over),
             };
             way.ended = count == 0;
-            let keys = way.keys.as_mut();
-            let keys = keys.map_or(0, |keys| keys.count(&scratch[..count]));
-            match way.lane.enter(now_ns, count, keys, line) {
+            let counter = way.counter.as_mut();
+            let asked = counter.map_or_else(Asked::default, |it| it.count(&scratch[..count]));
+            match way.lane.enter(now_ns, count, asked, line) {
                 Fate::Arrives(at) => {
                     way.pieces.push_back((at, scratch[..count].to_vec()));
                     way.under_way += count;
