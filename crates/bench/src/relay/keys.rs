@@ -1,14 +1,34 @@
 //! What requests in memcached's text protocol ask for, as their bytes come.
 
 use evenkeel_protocol::{Limits, Request, RequestOutcome, parse_request};
+use std::ops::{AddAssign, Sub};
 
 /// What some requests ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub struct Asked {
     /// Request lines that are for keys.
     pub lines: u64,
     /// Keys in them.
     pub keys: u64,
+}
+
+impl AddAssign for Asked {
+    fn add_assign(&mut self, other: Self) {
+        self.lines += other.lines;
+        self.keys += other.keys;
+    }
+}
+
+impl Sub for Asked {
+    type Output = Asked;
+
+    /// What came since an earlier look.
+    fn sub(self, earlier: Self) -> Asked {
+        Asked {
+            lines: self.lines - earlier.lines,
+            keys: self.keys - earlier.keys,
+        }
+    }
 }
 
 /// Counts the request lines and keys of a stream of requests. What is no request of the text protocol, and all behind it, has none.
@@ -89,9 +109,7 @@ mod tests {
             let mut counter = KeyCounter::default();
             let mut counted = Asked::default();
             for bytes in STREAM.chunks(len) {
-                let Asked { lines, keys } = counter.count(bytes);
-                counted.lines += lines;
-                counted.keys += keys;
+                counted += counter.count(bytes);
             }
             assert_eq!(counted.keys, 3 + 1 + 1 + 1 + 4 + 2, "{len}");
             assert_eq!(counted.lines, 1 + 1 + 1 + 1 + 4 + 1, "{len}");

@@ -10,13 +10,14 @@
 mod keys;
 mod path;
 
+pub use keys::Asked;
 pub use path::Path;
 
 use crate::timer::Timer;
 use crate::units::parse_duration;
 use crate::{BadUsage, Target};
 use anyhow::Context;
-use keys::{Asked, KeyCounter};
+use keys::KeyCounter;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use path::{Fate, Lane, Line};
@@ -24,8 +25,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -123,6 +124,7 @@ pub fn execute_relay(args: &RelayArgs) -> u8 {
 pub struct Relay {
     /// Where it listens.
     pub address: SocketAddr,
+    asked: Arc<Mutex<Asked>>,
     stop: Arc<AtomicBool>,
     waker: Waker,
     thread: Option<JoinHandle<io::Result<()>>>,
@@ -146,6 +148,7 @@ impl Relay {
             .register(&mut listener, LISTENER, Interest::READABLE)?;
         let (address, waker) = (listener.local_addr()?, Waker::new(poll.registry(), WAKER)?);
         let stop = Arc::new(AtomicBool::new(false));
+        let asked = Arc::default();
         let timer = Timer::new(&poll, TIMER).context("failed to make a timer")?;
         let worker = Worker {
             poll,
@@ -159,16 +162,23 @@ impl Relay {
             pairs: BTreeMap::new(),
             next: 0,
             due: BinaryHeap::new(),
+            asked: Arc::clone(&asked),
             stop: stop.clone(),
         };
         let builder = std::thread::Builder::new().name("relay".into());
         let thread = builder.spawn(move || worker.run());
         Ok(Relay {
             address,
+            asked,
             stop,
             waker,
             thread: Some(thread.context("failed to start a thread")?),
         })
+    }
+
+    /// What has been asked for so far, if the server takes time for it: else it is not counted.
+    pub fn asked(&self) -> Asked {
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until it ends, which it does only by an error.
@@ -209,6 +219,8 @@ struct Worker {
     next: usize,
     /// When something is due for which connection.
     due: BinaryHeap<Reverse<(u64, usize)>>,
+    /// What it shows of what has been asked for.
+    asked: Arc<Mutex<Asked>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -258,6 +270,7 @@ impl Worker {
                 }
             }
             self.deliver(&mut scratch)?;
+            *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = self.lines[0].asked;
         }
         Ok(())
     }
