@@ -139,19 +139,23 @@ pub fn details(change: &ChangeView) -> String {
         return text;
     }
     let rows = change.proxies.iter().map(|proxy| {
-        let state = match change.waits_for.contains(&proxy.name) {
-            true => "behind",
-            false => "followed",
-        };
         [
             proxy.name.clone(),
-            state.to_owned(),
+            state(change, &proxy.name).to_owned(),
             proxy.acknowledged.to_string(),
             format!("{} ago", seconds(proxy.silent_ms)),
         ]
     });
     let heads = "proxy|state|acknowledged|heard".split('|');
     format!("{text}\n{}", ask::plain_table(heads, rows))
+}
+
+/// Whether a proxy has followed the present step.
+pub fn state(change: &ChangeView, proxy: &str) -> &'static str {
+    match change.waits_for.iter().any(|name| name == proxy) {
+        true => "behind",
+        false => "followed",
+    }
 }
 
 /// Where a change is, and where it goes.
@@ -172,7 +176,8 @@ pub fn server(of: &PlanServerView) -> String {
     }
 }
 
-fn seconds(ms: u64) -> String {
+/// Milliseconds, in seconds.
+pub fn seconds(ms: u64) -> String {
     format!("{:.1} s", ms as f64 / 1_000.0)
 }
 

@@ -4,12 +4,13 @@
 //! their place on the command line. [`up`] is the whole cluster on one machine, made of processes of this
 //! same binary; [`top`] shows what servers do, [`cachelets`] where their load is, [`plans`] how it is
 //! evened out, [`drain`] empties one, [`servers`] removes one that is gone, [`settings`] changes what holds for all,
-//! [`proxies`] shows who speaks for applications, [`changes`] how pools pass from former servers to their own, and [`ring`] moves parts
-//! of pools whose hash space follows the load.
+//! [`proxies`] shows who speaks for applications, [`changes`] how pools pass from former servers to their own, [`ring`] moves parts
+//! of pools whose hash space follows the load, and [`bundle`] switches copies of pools' items on and off.
 
 #![forbid(unsafe_code)]
 
 mod ask;
+mod bundle;
 mod cachelets;
 mod changes;
 mod drain;
@@ -74,6 +75,8 @@ enum Command {
     Changes(Box<changes::Args>),
     /// Shows rings of pools whose hash space follows the load, and moves parts of them
     Ring(Box<ring::Args>),
+    /// Shows pools that keep copies for wide multi-gets, and switches these on and off
+    Bundle(Box<bundle::Args>),
     /// Shows and changes the settings of a cluster
     Settings(Box<settings::Args>),
     /// Says where keys go through a proxy, and why
@@ -163,6 +166,7 @@ fn main() -> std::process::ExitCode {
         Command::Proxies(args) => outcome(proxies::run(&args)).into(),
         Command::Changes(args) => outcome(changes::run(&args)).into(),
         Command::Ring(args) => outcome(ring::run(&args)).into(),
+        Command::Bundle(args) => outcome(bundle::run(&args)).into(),
         Command::Settings(args) => outcome(settings::run(&args)).into(),
         Command::Explain(args) => outcome(evenkeel_proxy::explain(&args)).into(),
         Command::Bench { command } => match command {

@@ -261,6 +261,10 @@ impl Heartbeat {
         }
         for followed in &self.pools {
             check_name("pool", &followed.pool)?;
+            if followed.bundle.is_some_and(|bundle| !bundle.is_sound()) {
+                let pool = followed.pool.clone();
+                return Err(Refusal::BadBundle { pool });
+            }
         }
         let count = self.migrations.len();
         if count > MIGRATIONS_MAX {

@@ -99,6 +99,30 @@ pub enum Refusal {
         /// What is wrong.
         why: String,
     },
+    /// A proxy works by a plan of a pool's copies that this coordinator has not made, as far as it knows.
+    #[error(
+        "the proxy keeps copies of pool {pool:?} by a plan that this coordinator does not know: restore the coordinator's state, or \
+         start the proxy again"
+    )]
+    ForeignBundle {
+        /// The pool.
+        pool: String,
+    },
+    /// A pool keeps copies for some proxies, and none for others.
+    #[error(
+        "pool {pool:?} is one that keeps copies for this proxy or for those that are known, and not for both: give all proxies the \
+         same file; what nobody follows any more is forgotten by `evenkeel changes forget {pool}`"
+    )]
+    MixedBundle {
+        /// The pool.
+        pool: String,
+    },
+    /// What a proxy says of a pool's copies is beyond all limits.
+    #[error("what the proxy says of the copies of pool {pool:?} is out of range")]
+    BadBundle {
+        /// The pool.
+        pool: String,
+    },
     /// The member works by a map that this coordinator has not made yet.
     #[error("the newest map has epoch {newest}, the member claims to work by {claimed}")]
     FutureEpoch {
@@ -225,6 +249,12 @@ pub enum Reason {
     MixedRing,
     /// See [`Refusal::BadRing`].
     BadRing,
+    /// See [`Refusal::ForeignBundle`].
+    ForeignBundle,
+    /// See [`Refusal::MixedBundle`].
+    MixedBundle,
+    /// See [`Refusal::BadBundle`].
+    BadBundle,
     /// See [`Refusal::FutureEpoch`].
     FutureEpoch,
     /// See [`Refusal::ForeignMap`].
@@ -253,7 +283,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in order.
-    pub const ALL: [Reason; 23] = [
+    pub const ALL: [Reason; 26] = [
         Reason::WrongCluster,
         Reason::BadName,
         Reason::BadPort,
@@ -265,6 +295,9 @@ impl Reason {
         Reason::ForeignRing,
         Reason::MixedRing,
         Reason::BadRing,
+        Reason::ForeignBundle,
+        Reason::MixedBundle,
+        Reason::BadBundle,
         Reason::FutureEpoch,
         Reason::ForeignMap,
         Reason::DuplicateName,
@@ -293,6 +326,9 @@ impl Reason {
             Reason::ForeignRing => "foreign_ring",
             Reason::MixedRing => "mixed_ring",
             Reason::BadRing => "bad_ring",
+            Reason::ForeignBundle => "foreign_bundle",
+            Reason::MixedBundle => "mixed_bundle",
+            Reason::BadBundle => "bad_bundle",
             Reason::FutureEpoch => "future_epoch",
             Reason::ForeignMap => "foreign_map",
             Reason::DuplicateName => "duplicate_name",
@@ -330,6 +366,9 @@ impl Refusal {
             Refusal::ForeignRing { .. } => Reason::ForeignRing,
             Refusal::MixedRing { .. } => Reason::MixedRing,
             Refusal::BadRing { .. } => Reason::BadRing,
+            Refusal::ForeignBundle { .. } => Reason::ForeignBundle,
+            Refusal::MixedBundle { .. } => Reason::MixedBundle,
+            Refusal::BadBundle { .. } => Reason::BadBundle,
             Refusal::FutureEpoch { .. } => Reason::FutureEpoch,
             Refusal::ForeignMap => Reason::ForeignMap,
             Refusal::DuplicateName { .. } => Reason::DuplicateName,
@@ -356,11 +395,14 @@ impl Refusal {
             | Reason::BadLoad
             | Reason::TooManyMigrations
             | Reason::TooManyPools
-            | Reason::BadRing => Fault::Invalid,
+            | Reason::BadRing
+            | Reason::BadBundle => Fault::Invalid,
             Reason::WrongCluster
             | Reason::ForeignStep
             | Reason::ForeignRing
             | Reason::MixedRing
+            | Reason::ForeignBundle
+            | Reason::MixedBundle
             | Reason::FutureEpoch
             | Reason::ForeignMap
             | Reason::DuplicateName

@@ -64,8 +64,9 @@ mod view;
 
 pub use self::core::{CoordinatorCore, Counters};
 pub use changes::{
-    BadMoves, BeginRequest, ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews, ChangeRefusal,
-    ChangeView, ChangesView, FollowerView, ForgottenPoolView, GrainsMove, LedRing, PlanServerView,
+    BadMoves, BeginRequest, BundleSwitchRequest, BundleView, BundleWishView, BundlesView,
+    ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews, ChangeRefusal, ChangeView,
+    ChangesView, FollowerView, ForgottenPoolView, GrainsMove, LedBundle, LedRing, PlanServerView,
     PlanView, RemoveProxyRefusal, RemovedProxyView, RingKeptView, RingLoadView, RingMode,
     RingMoveRequest, RingMoveView, RingOutcome, RingServerRequest, RingServerView, RingSettings,
     RingSettingsRequest, RingSlotView, RingUnreachedView, RingView, RingsView, SavedChange,

@@ -5,10 +5,12 @@ use axum::extract::{Json, Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use std::sync::Arc;
 
 use crate::answer::{Shared, bad_body, error, told, unsaved};
-use crate::desk::Unsaved;
+use crate::desk::{Desk, Unsaved};
 use evenkeel_coordinator_core::{BeginRequest, ChangeEventsBody, ChangeRefusal, CoordinatorCore};
+use evenkeel_types::Now;
 
 pub(crate) async fn list(State(desk): Shared) -> Response {
     told(desk.look(|core, now| core.changes(now.monotonic)).await)
@@ -63,6 +65,29 @@ pub(crate) async fn forget(
     )
 }
 
+/// The pool that a path names.
+pub(crate) type PoolName = Result<Path<String>, PathRejection>;
+
+/// Carries out what an operator orders of a pool's plans.
+pub(crate) async fn order<T, V: Serialize>(
+    desk: Arc<Desk>,
+    pool: PoolName,
+    body: Result<Json<T>, JsonRejection>,
+    carry_out: impl FnOnce(&mut CoordinatorCore, Now, &str, &T) -> Result<V, ChangeRefusal>,
+) -> Response {
+    let Ok(Path(pool)) = pool else {
+        return bad_name();
+    };
+    let request = match body {
+        Ok(Json(request)) => request,
+        Err(rejection) => return bad_body(&desk, &rejection),
+    };
+    answer(
+        desk.decide(|core, now| carry_out(core, now, &pool, &request))
+            .await,
+    )
+}
+
 pub(crate) fn bad_name() -> Response {
     let text = "the path should name a pool";
     error(StatusCode::BAD_REQUEST, "bad_name", text.to_owned())
@@ -91,6 +116,12 @@ fn refused(refusal: &ChangeRefusal) -> Response {
         ChangeRefusal::Stranger { .. } => (StatusCode::CONFLICT, "stranger"),
         ChangeRefusal::BadSettings { .. } => (StatusCode::BAD_REQUEST, "bad_settings"),
         ChangeRefusal::BadMoves { .. } => (StatusCode::BAD_REQUEST, "bad_moves"),
+        ChangeRefusal::HasBundle { .. } => (StatusCode::CONFLICT, "has_bundle"),
+        ChangeRefusal::NoBundle { .. } => (StatusCode::CONFLICT, "no_bundle"),
+        ChangeRefusal::Switched { .. } => (StatusCode::CONFLICT, "switched"),
+        ChangeRefusal::SwitchingOff { .. } => (StatusCode::CONFLICT, "switching_off"),
+        ChangeRefusal::Behind { .. } => (StatusCode::CONFLICT, "behind"),
+        ChangeRefusal::OtherWishes { .. } => (StatusCode::CONFLICT, "other_wishes"),
         ChangeRefusal::StillFollowed { .. } => (StatusCode::CONFLICT, "still_followed"),
     };
     error(status, reason, refusal.to_string())

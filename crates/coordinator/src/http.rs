@@ -14,6 +14,7 @@ use evenkeel_control::access::Holder;
 use evenkeel_types::Now;
 
 use crate::answer::{Shared, bad_body, error, told, unsaved};
+use crate::bundles;
 use crate::cachelets;
 use crate::changes;
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
@@ -70,6 +71,9 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
         .route("/api/v1/rings/{pool}/moves", post(rings::begin_move))
         .route("/api/v1/rings/{pool}/servers", post(rings::begin_server))
         .route("/api/v1/rings/{pool}/settings", put(rings::set))
+        .route("/api/v1/bundles", get(bundles::list))
+        .route("/api/v1/bundles/{pool}/on", post(bundles::switch_on))
+        .route("/api/v1/bundles/{pool}/off", post(bundles::switch_off))
         .route("/api/v1/events", get(events))
         .route("/api/v1/settings", get(settings).put(put_settings))
         .route("/api/v1/drain", post(servers::drain))

@@ -19,6 +19,7 @@
 
 mod answer;
 mod args;
+mod bundles;
 mod cachelets;
 mod changes;
 mod desk;

@@ -63,7 +63,7 @@ families! {
         };
     }
     CHANGES of ChangesView {
-        pool_changes[stage] => gauge, "Pools that pass from former servers to their own, and rings, by how far their change or plan is.", |view, to| {
+        pool_changes[stage] => gauge, "Pools that pass from former servers to their own, rings, and pools that keep copies, by how far their change or plan is.", |view, to| {
             let count = |stage| view.changes.iter().filter(|change| change.stage == stage).count();
             to.by(Stage::ALL.map(|stage| (stage.as_str(), count(stage))));
         };
@@ -103,6 +103,7 @@ families! {
         ring_plans => counter, "Plans by which parts of rings change hands that were begun.", |counts, to| to.one(counts.plans);
         ring_servers_lost => counter, "Servers of rings that no proxy reached, and whose part was given to their neighbours.",
             |counts, to| to.one(counts.servers_lost);
+        bundles_on => counter, "Times that copies of a pool were ordered to be switched on.", |counts, to| to.one(counts.bundles_on);
         ring_reports_void => counter, "Counts of what rings carry that cannot be true, which were not used.",
             |counts, to| to.one(counts.ring_reports_void);
         pool_steps_taken_over => counter, "Steps that proxies were told and this coordinator did not know of.",

@@ -14,11 +14,11 @@ use evenkeel_control::rings::RingPlan;
 use evenkeel_coordinator_core::EventsBody;
 use evenkeel_coordinator_core::plans::{Plan, PlanSettings, PlansExplained, PlansView};
 use evenkeel_coordinator_core::{
-    BeginRequest, ChangeEvent, ChangeEventsBody, ChangeView, ChangesView, ClusterLoadsView,
-    DrainRequest, DrainView, DrainsView, ForgottenPoolView, HeatView, LoadOrder, MapEvent,
-    MigrationRequest, MigrationView, MigrationsView, ProxiesView, ReleasedView, RemovedProxyView,
-    RemovedView, RingMoveRequest, RingServerRequest, RingSettingsRequest, RingView, RingsView,
-    ServerView, ServersView, Settings,
+    BeginRequest, BundleSwitchRequest, BundleView, BundlesView, ChangeEvent, ChangeEventsBody,
+    ChangeView, ChangesView, ClusterLoadsView, DrainRequest, DrainView, DrainsView,
+    ForgottenPoolView, HeatView, LoadOrder, MapEvent, MigrationRequest, MigrationView,
+    MigrationsView, ProxiesView, ReleasedView, RemovedProxyView, RemovedView, RingMoveRequest,
+    RingServerRequest, RingSettingsRequest, RingView, RingsView, ServerView, ServersView, Settings,
 };
 
 /// A client of one coordinator. Every call takes at most a second.
@@ -82,6 +82,11 @@ fn change_path(pool: &str, what: &str) -> String {
 fn ring_path(pool: &str, what: &str) -> String {
     let pool = utf8_percent_encode(pool, NON_ALPHANUMERIC);
     format!("/api/v1/rings/{pool}/{what}")
+}
+
+fn bundle_path(pool: &str, what: &str) -> String {
+    let pool = utf8_percent_encode(pool, NON_ALPHANUMERIC);
+    format!("/api/v1/bundles/{pool}/{what}")
 }
 
 impl ApiClient {
@@ -294,6 +299,42 @@ impl ApiClient {
     pub fn set_ring(&self, pool: &str, request: &RingSettingsRequest) -> ClientResult<RingView> {
         let (path, body) = (ring_path(pool, "settings"), self.body(request)?);
         self.call(|endpoint| self.line.put(endpoint, &path, &body))
+    }
+
+    /// The pools that keep copies.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached.
+    pub fn bundles(&self) -> ClientResult<BundlesView> {
+        self.get("/api/v1/bundles")
+    }
+
+    /// Switches copies of a pool on; returns them as they are then, which is before anybody has followed.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached or cannot save the order, knows no such pool (`unknown_pool`), or cannot go there: see
+    /// [`ChangeRefusal`](evenkeel_coordinator_core::ChangeRefusal).
+    pub fn switch_bundle_on(
+        &self,
+        pool: &str,
+        request: &BundleSwitchRequest,
+    ) -> ClientResult<BundleView> {
+        self.post(&bundle_path(pool, "on"), request)
+    }
+
+    /// Likewise off.
+    ///
+    /// # Errors
+    ///
+    /// As of [`switch_bundle_on`](Self::switch_bundle_on).
+    pub fn switch_bundle_off(
+        &self,
+        pool: &str,
+        request: &BundleSwitchRequest,
+    ) -> ClientResult<BundleView> {
+        self.post(&bundle_path(pool, "off"), request)
     }
 
     /// The last map changes, oldest first.

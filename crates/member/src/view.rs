@@ -69,6 +69,7 @@ impl View {
             let plan = told.ring.as_ref().and_then(|ring| ring.plan.as_ref());
             (1..=VERSION_MAX).contains(&told.step.version)
                 && plan.is_none_or(|plan| plan.moved().is_ok())
+                && told.bundle.is_none_or(|plan| plan.is_sound())
         };
         if answer.pools.len() > FOLLOWED_POOLS_MAX || !answer.pools.iter().all(is_step) {
             return bad("a step of a pool's change is none");
@@ -156,6 +157,7 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_control::bundles::{BundlePlan, BundleWish};
     use evenkeel_coordinator_core::Mode;
     use evenkeel_schemes::stage::Stage;
     use evenkeel_types::WorkerRef;
@@ -295,10 +297,22 @@ mod tests {
         assert_eq!(view.take(MemberKind::Server, registered).unwrap(), []);
     }
 
+    fn plan_of_no_copies() -> BundlePlan {
+        BundlePlan {
+            number: 1,
+            token: 7,
+            of: BundleWish {
+                copies: 1,
+                servers: 4,
+                fingerprint: 0,
+            },
+        }
+    }
+
     #[test]
     fn answers_that_make_no_sense_are_not_used() {
         type Break = fn(&mut HeartbeatAnswer);
-        let cases: [(Break, &str); 13] = [
+        let cases: [(Break, &str); 14] = [
             (|a| a.server_id = Some(ServerId(1)), "bad_answer"),
             (|a| a.mean_worker_load = f64::NAN, "bad_answer"),
             (|a| a.mean_worker_load = f64::INFINITY, "bad_answer"),
@@ -321,6 +335,13 @@ mod tests {
             ),
             (
                 |a| a.pools = steps(&[("a", 1, Stage::Former); 65]).pools,
+                "bad_answer",
+            ),
+            (
+                |a| {
+                    a.pools = steps(&[("a", 2, Stage::Former)]).pools;
+                    a.pools[0].bundle = Some(plan_of_no_copies());
+                },
                 "bad_answer",
             ),
             (|a| a.lineage = 8, "foreign_map"),

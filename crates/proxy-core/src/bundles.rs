@@ -44,15 +44,19 @@ impl Bundles {
     pub fn new(list: &ServerList, copies: u8, keeping: Option<Keeping>) -> Self {
         let servers = list.servers().iter();
         let members: Vec<_> = servers.map(|it| (it.identity(), it.weight)).collect();
-        let copies = copies.min(COPIES_MAX);
         Bundles {
             ring: Copies::new(&members),
-            wish: BundleWish {
-                copies,
-                servers: u32::try_from(members.len()).unwrap_or(u32::MAX),
-                fingerprint: fingerprint(list, &members, copies),
-            },
+            wish: Bundles::wish_of(list, copies.min(COPIES_MAX)),
             keeping,
+        }
+    }
+
+    /// What a coordinator is told of so many copies. O(servers).
+    pub fn wish_of(list: &ServerList, copies: u8) -> BundleWish {
+        BundleWish {
+            copies,
+            servers: u32::try_from(list.servers().len()).unwrap_or(u32::MAX),
+            fingerprint: fingerprint(list, copies),
         }
     }
 
@@ -119,13 +123,13 @@ impl Bundles {
 }
 
 /// A hash of all that says where copies are.
-fn fingerprint(list: &ServerList, members: &[(String, u32)], copies: u8) -> u64 {
+fn fingerprint(list: &ServerList, copies: u8) -> u64 {
     let (distribution, hash) = list.rule();
     let tag = list.config().hash_tag.map(String::from).unwrap_or_default();
     let mut said = format!("{copies} {distribution} {hash} {tag}");
-    for (identity, weight) in members {
+    for server in list.servers() {
         // Writing into memory cannot fail.
-        let _ = write!(said, "\n{identity} {weight}");
+        let _ = write!(said, "\n{} {}", server.identity(), server.weight);
     }
     KeyHash::of(said.as_bytes()).0
 }

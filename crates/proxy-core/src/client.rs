@@ -397,47 +397,11 @@ impl Client {
         }
     }
 
-    /// A multi-get with a limit has all its slots. What was asked for it so far is in those that are not among its keys left.
-    pub fn begin_limited(&mut self, mut limited: Limited) {
-        let slots = limited.first + 1..=limited.first + limited.keys as u64;
-        let (mut awaited, mut found) = (0, 0);
-        for sequence in slots {
-            let state = self.slot(sequence).map(|slot| &slot.state);
-            awaited += usize::from(state.is_some_and(State::is_waiting));
-            found += usize::from(state.and_then(State::tally) == Some(Tally::GetHit));
-        }
-        limited.asked = limited.keys - limited.left();
-        limited.awaited = awaited - limited.left();
-        limited.found = found;
-        self.limited_ripe |= limited.is_ripe();
-        self.limited.push(limited);
-    }
-
-    /// The multi-get with a limit whose first slot is this.
-    pub fn limited_of(&mut self, first: u64) -> Option<&mut Limited> {
-        self.limited.iter_mut().find(|it| it.first == first)
-    }
-
-    /// The same, whose end has come.
-    pub fn end_limited(&mut self, first: u64) -> Option<Limited> {
-        let at = self.limited.iter().position(|it| it.first == first)?;
-        Some(self.limited.swap_remove(at))
-    }
-
     /// The answer to what has this slot has come.
     #[inline]
     fn heard(&mut self, sequence: u64, tally: Option<Tally>) {
         if !self.limited.is_empty() {
             self.heard_of_limited(sequence, tally == Some(Tally::GetHit));
-        }
-    }
-
-    #[inline(never)]
-    fn heard_of_limited(&mut self, sequence: u64, is_hit: bool) {
-        let of = self.limited.iter_mut().find(|it| it.has(sequence));
-        if let Some(limited) = of {
-            limited.heard(is_hit);
-            self.limited_ripe |= limited.is_ripe();
         }
     }
 
@@ -610,7 +574,7 @@ impl Answered {
 impl State {
     /// What an answer that is there counts as.
     #[inline]
-    fn tally(&self) -> Option<Tally> {
+    pub fn tally(&self) -> Option<Tally> {
         match self {
             State::Done(answered) => Some(answered.tally),
             State::Read(read) => Some(read.answered.tally),

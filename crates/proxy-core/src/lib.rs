@@ -122,8 +122,8 @@ pub use config::{
     ProxyConfig, RequestLogConfig, Revision, TlsId,
 };
 pub use explain::{
-    Destination, Explanation, Exptimes, FormerSeen, HealthSeen, HotSeen, KeyWay, PLACES_LISTED_MAX,
-    Placing, RouteFound, ServerSeen,
+    CopiesSeen, Destination, Explanation, Exptimes, FormerSeen, HealthSeen, HotSeen, KeyWay,
+    PLACES_LISTED_MAX, Placing, RouteFound, ServerSeen,
 };
 pub use ids::{BackendId, ClientId};
 pub use logged::LoggedRequest;

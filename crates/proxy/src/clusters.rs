@@ -4,12 +4,14 @@
 //! coordinator leads.
 
 use crate::control::{Control, WorkerHandle};
-use evenkeel_control::rings::{FollowedRing, GrainCounted, RingCounts, RingStep, RingWish};
+use evenkeel_control::bundles::{BundleWish, FollowedBundle};
+use evenkeel_control::rings::{FollowedRing, GrainCounted, RingCounts, RingWish};
 use evenkeel_control::{FollowedPool, LoadReport, MemberKind, PoolStep};
 use evenkeel_member::access::Access;
 use evenkeel_member::{MemberConfig, MemberEvent, MemberHandle, Report};
 use evenkeel_proxy_core::{MapSource, PlannedRing, RingCounted, Told};
 use evenkeel_runtime::{Clock, UsageError};
+use evenkeel_schemes::copies::Switch;
 use evenkeel_types::{BootId, Epoch, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -89,11 +91,23 @@ struct Member {
 #[derive(Clone, Debug, Default)]
 struct Followed(Arc<Mutex<BTreeMap<Arc<str>, FollowedState>>>);
 
+/// What a file says of a pool that a coordinator leads.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Wish {
+    /// It passes from former servers to its own.
+    #[default]
+    Change,
+    /// It has a ring, which begins so.
+    Ring(RingWish),
+    /// It keeps copies.
+    Bundle(BundleWish),
+}
+
 #[derive(Clone, Debug, Default)]
 struct FollowedState {
     told: Option<Told>,
-    /// What the file says of its ring, if it has one.
-    wish: Option<RingWish>,
+    /// What the file says of it.
+    wish: Wish,
     /// The slot for which its counts are wanted.
     wanted: Option<u64>,
 }
@@ -106,47 +120,59 @@ impl FollowedState {
         counts: Option<RingCounts>,
         unreached: Option<BTreeSet<u16>>,
     ) -> FollowedPool {
-        let told = self.told.as_ref().map(|(step, _)| *step);
+        let told = self.told.as_ref().map(|told| told.step);
         let number = self.ring().map_or(0, |ring| ring.number());
+        let (ring, bundle) = match &self.wish {
+            Wish::Change => (None, None),
+            Wish::Ring(wish) => (Some(wish.clone()), None),
+            Wish::Bundle(wish) => (None, Some(*wish)),
+        };
         FollowedPool {
             pool: pool.to_owned(),
             told,
             acknowledged: acknowledged.min(told.map_or(0, |step| step.version)),
-            ring: self.wish.clone().map(|wish| FollowedRing {
+            ring: ring.map(|wish| FollowedRing {
                 incarnation: self.ring().map_or(0, |ring| ring.incarnation()),
                 number,
                 wish: (number == 0).then_some(wish),
                 counts,
                 unreached: unreached.map(|servers| servers.into_iter().collect()),
             }),
-            bundle: None,
+            bundle: bundle.map(|wish| FollowedBundle {
+                wish,
+                plan: self.told.as_ref().and_then(|told| told.bundle),
+            }),
         }
     }
 
     fn ring(&self) -> Option<&Arc<PlannedRing>> {
-        self.told.as_ref()?.1.as_ref()
+        self.told.as_ref()?.ring.as_ref()
     }
 
-    /// What a step says, if it can be used: one of a ring is of no use without its plan.
+    /// What a step says, if it can be used: one of a ring is of no use without its plan, and one of copies that are elsewhere holds the plan up.
     fn hear(&self, news: &PoolStep) -> Option<Told> {
-        let ring = match (&self.wish, &news.ring) {
-            (None, None) => None,
-            (
-                Some(_),
-                Some(RingStep {
-                    plan: Some(plan), ..
-                }),
-            ) => {
-                // The membership has looked at it.
-                Some(Arc::new(PlannedRing::new(plan).ok()?))
+        let step = news.step;
+        let told = |ring, bundle| Told { step, ring, bundle };
+        match (&self.wish, &news.ring, news.bundle) {
+            (Wish::Change, None, None) => Some(told(None, None)),
+            (Wish::Ring(_), Some(ring), None) => {
+                let planned = match &ring.plan {
+                    // The membership has looked at it.
+                    Some(plan) => Arc::new(PlannedRing::new(plan).ok()?),
+                    None => {
+                        let known = self.ring()?;
+                        (known.number() == ring.number).then(|| Arc::clone(known))?
+                    }
+                };
+                Some(told(Some(planned), None))
             }
-            (Some(_), Some(ring)) => {
-                let known = self.ring()?;
-                (known.number() == ring.number).then(|| Some(Arc::clone(known)))?
+            (Wish::Bundle(wish), None, plan) => {
+                let is_off = Switch::at(step.stage) == Switch::Off;
+                let is_here = plan.is_some_and(|plan| plan.of == *wish);
+                (is_off || is_here).then(|| told(None, plan))
             }
-            (None, Some(_)) | (Some(_), None) => return None,
-        };
-        Some((news.step, ring))
+            _ => None,
+        }
     }
 }
 
@@ -230,18 +256,13 @@ impl Clusters {
     }
 
     /// A pool whose change the coordinator of a cluster leads, or its ring, of which the file says so. The number of that cluster.
-    pub fn follow(
-        &self,
-        spec: &ClusterSpec,
-        pool: &Arc<str>,
-        wish: Option<&RingWish>,
-    ) -> MapSource {
+    pub fn follow(&self, spec: &ClusterSpec, pool: &Arc<str>, wish: Wish) -> MapSource {
         let source = self.source(spec);
         let members = self.lock();
         let mut known = members.known.iter();
         if let Some(member) = known.find(|member| member.source == source) {
             let mut followed = member.followed.lock();
-            followed.entry(Arc::clone(pool)).or_default().wish = wish.cloned();
+            followed.entry(Arc::clone(pool)).or_default().wish = wish;
         }
         source
     }

@@ -6,7 +6,7 @@
 //! fails before, everything stays as it was.
 
 use crate::args::Args;
-use crate::clusters::{Clusters, Identity, Wanted};
+use crate::clusters::{Clusters, Identity, Wanted, Wish};
 use crate::config::{ConfigError, PoolServers, Settings, fingerprint};
 use crate::control::{ReloadCounts, WorkerHandle};
 use crate::discovery::{Discoveries, DiscoverySpec};
@@ -14,6 +14,7 @@ use crate::in_force::InForce;
 use crate::looks::{Found, Looks, Verdict};
 use crate::news::News;
 use evenkeel_runtime::{Certificates, Clock, PreparedCertificates};
+use evenkeel_schemes::copies::Switch;
 use evenkeel_schemes::stage::Stage;
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -286,17 +287,30 @@ impl Reloader {
             // Who has lost its name does not know any more.
             let stage = told
                 .as_ref()
-                .map_or(Stage::Quiesced, |(step, _)| step.stage);
+                .map_or(Stage::Quiesced, |told| told.step.stage);
             let mut pools = settings.pools.iter();
             let then = pools.find(|other| other.name == plan.name);
             if let Some(wish) = &plan.ring {
-                let ring = told.and_then(|(_, ring)| ring);
+                let ring = told.and_then(|told| told.ring);
                 let is_same =
                     then.is_none_or(|then| then.follows == plan.follows && then.ring.is_some());
                 if !is_same && !ring.is_some_and(|ring| ring.is_as_adopted() && !wish.even) {
                     let name = &plan.name;
                     return Err(format!(
                         "keys of pool \"{name}\" are where its ring has brought them: a pool that places them otherwise needs another name"
+                    ));
+                }
+                continue;
+            }
+            if let wish @ Wish::Bundle(_) = plan.wish() {
+                let is_same =
+                    then.is_some_and(|then| then.follows == plan.follows && then.wish() == wish);
+                let switch = Switch::at(stage);
+                if !is_same && switch != Switch::Off {
+                    let name = &plan.name;
+                    return Err(format!(
+                        "copies of pool \"{name}\" are {switch}: switch them off (evenkeel bundle off {name} --proxies N) before its file says other \
+                         servers, copies or distribution, or another coordinator"
                     ));
                 }
                 continue;
@@ -345,7 +359,7 @@ pub fn wanted(settings: &Settings, clusters: &Clusters) -> Wanted {
             wanted.maps.push(clusters.source(spec));
         }
         if let Some(spec) = &pool.follows {
-            let source = clusters.follow(spec, &pool.name, pool.ring.as_ref());
+            let source = clusters.follow(spec, &pool.name, pool.wish());
             wanted.steps.push((source, Arc::clone(&pool.name)));
         }
     }

@@ -43,11 +43,15 @@ pub enum ChangeNews {
     ServerLost,
     /// A plan by which a server comes was taken back, because a proxy does not reach it.
     NewcomerUnreached,
+    /// An operator has switched the copies of a pool on.
+    BundleOn,
+    /// An operator has switched them off.
+    BundleOff,
 }
 
 impl ChangeNews {
     /// All of them, in order.
-    pub const ALL: [ChangeNews; 15] = [
+    pub const ALL: [ChangeNews; 17] = [
         ChangeNews::StepPublished,
         ChangeNews::GoalSet,
         ChangeNews::Withdrawn,
@@ -63,6 +67,8 @@ impl ChangeNews {
         ChangeNews::PlanBegun,
         ChangeNews::ServerLost,
         ChangeNews::NewcomerUnreached,
+        ChangeNews::BundleOn,
+        ChangeNews::BundleOff,
     ];
 
     /// Its name in answers; stable.
@@ -83,6 +89,8 @@ impl ChangeNews {
             ChangeNews::PlanBegun => "plan_begun",
             ChangeNews::ServerLost => "server_lost",
             ChangeNews::NewcomerUnreached => "newcomer_unreached",
+            ChangeNews::BundleOn => "bundle_on",
+            ChangeNews::BundleOff => "bundle_off",
         }
     }
 }
@@ -107,7 +115,7 @@ pub struct ChangeEvent {
     /// The goal that was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<Stage>,
-    /// Number of the plan of a ring that it is about.
+    /// Number of the plan, of a ring or of copies, that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<u64>,
     /// The proxies that it is about: who came or went, or did not acknowledge.
@@ -139,6 +147,8 @@ pub struct ChangeCounts {
     pub plans: u64,
     /// Servers of rings that were dead, and went by a plan.
     pub servers_lost: u64,
+    /// Times that operators have switched copies of a pool on.
+    pub bundles_on: u64,
 }
 
 /// What has happened, and whether it is to be saved.
@@ -173,7 +183,7 @@ impl Journal {
         });
     }
 
-    /// Notes what is to be saved of a ring's plan.
+    /// Notes what is to be saved of a plan, of a ring or of copies.
     pub(super) fn note_plan(
         &mut self,
         now: Now,
@@ -196,6 +206,7 @@ impl Journal {
             ChangeNews::TakenOver => self.counts.taken_over += 1,
             ChangeNews::PlanBegun => self.counts.plans += 1,
             ChangeNews::ServerLost => self.counts.servers_lost += 1,
+            ChangeNews::BundleOn => self.counts.bundles_on += 1,
             _ => {}
         }
     }

@@ -26,9 +26,13 @@
 //! - A change that is done stays known when all proxies have ended: they come back and must not begin with the former servers. An operator
 //!   [forgets](Changes::forget_pool) it.
 //!
-//! A pool whose hash space follows the load goes through the same stages with each plan of its ring: see `rings.rs`.
+//! A pool whose hash space follows the load goes through the same stages with each plan of its ring: see `rings.rs`. So does one that keeps
+//! copies, with each plan by which these are switched on and off: see `bundles.rs`.
 
+mod bundle_view;
+mod bundles;
 mod event;
+mod led;
 mod orders;
 mod refusal;
 mod ring_orders;
@@ -46,18 +50,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_control::{FollowedPool, Heartbeat, PoolStep, Refusal};
 use evenkeel_schemes::change::{Change, Followed, VERSION_MAX};
-use evenkeel_schemes::stage::{Stage, Step};
+use evenkeel_schemes::stage::Step;
 use evenkeel_types::{BootId, Instant, Now};
 
 use crate::limits::{
-    CLOSING_MIN, FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, NAME_HELD_PER_SILENCE, PAUSE_MAX,
-    PROXIES_MAX, RING_JOIN_LOOK, YOUNG_FOR,
+    FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, NAME_HELD_PER_SILENCE, PAUSE_MAX, PROXIES_MAX, YOUNG_FOR,
 };
 use event::Journal;
-use ring_reach::Reach;
-use ring_slots::Slots;
+use led::Led;
 use rings::Strangers;
 
+pub use bundle_view::{BundleView, BundleWishView, BundlesView};
+pub use bundles::{BundleSwitchRequest, LedBundle};
 pub use event::{ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews};
 pub use refusal::{BadMoves, ChangeRefusal, RemoveProxyRefusal};
 pub use ring_orders::{GrainsMove, RingMoveRequest};
@@ -93,28 +97,6 @@ pub(crate) struct Changes {
     journal: Journal,
 }
 
-/// A change that is led here.
-#[derive(Debug)]
-struct Led {
-    change: Change,
-    /// What the change is a plan of, in a pool whose hash space follows the load.
-    ring: Option<LedRing>,
-    /// What that carries.
-    slots: Slots,
-    /// Which of its servers are not reached.
-    reach: Reach,
-    /// One of them is dead, and goes as soon as no plan is under way.
-    has_dead: bool,
-    /// It was among what this process began with.
-    is_restored: bool,
-    /// Its step was taken over from a proxy, and no operator has said since how many there are.
-    is_taken_over: bool,
-    /// A proxy is silent, so that nobody need report often before it is heard again.
-    is_held_up: bool,
-    /// Since when its step stands, as far as this process knows.
-    since: Instant,
-}
-
 /// The process that has a proxy's name.
 #[derive(Debug)]
 struct Life {
@@ -125,74 +107,6 @@ struct Life {
     /// Those that had the name before, the latest last. At most [`FORMER_LIVES_MAX`].
     former: Vec<BootId>,
     heard: Instant,
-}
-
-impl Led {
-    fn new(now: Instant) -> Self {
-        Led {
-            change: Change::default(),
-            ring: None,
-            slots: Slots::default(),
-            reach: Reach::default(),
-            has_dead: false,
-            is_restored: false,
-            is_taken_over: false,
-            is_held_up: false,
-            since: now,
-        }
-    }
-
-    fn boot_of(&self, proxy: &str) -> Option<BootId> {
-        self.change.followers().get(proxy).map(|known| known.boot)
-    }
-
-    /// Whether requests have waited for too long.
-    fn is_overdue(&self, now: Instant) -> bool {
-        self.may_be_overdue() && now.since(self.since) >= PAUSE_MAX
-    }
-
-    /// Whether everybody is to report often, as it goes on when all do.
-    fn is_changing(&self, now: Instant) -> bool {
-        self.change.is_under_way() && !self.is_held_up && self.rests_until() <= Some(now)
-    }
-
-    /// Until when nothing goes on, whoever has acknowledged.
-    fn rests_until(&self) -> Option<Instant> {
-        let rest = match (self.change.step().stage, &self.ring) {
-            // Nothing is brought, and no placeholder is left.
-            (_, Some(ring)) if ring.plan.is_loss() => return None,
-            // All proxies connect to who comes, and say so if that fails.
-            (Stage::Former, Some(ring)) => {
-                ring.plan.newcomer()?;
-                RING_JOIN_LOOK
-            }
-            (Stage::Closing, _) => CLOSING_MIN,
-            // What is asked for meanwhile is brought; what is not is left behind.
-            (Stage::Warming, Some(ring)) if !self.has_dead => ring.settings.warming(),
-            _ => return None,
-        };
-        Some(self.since + rest)
-    }
-
-    /// A proxy is silent, or none is any more. It goes on when all have been asked again to report often.
-    fn hold_up(&mut self, is_held_up: bool) {
-        if is_held_up && !self.is_held_up {
-            let (goal, followers) = (self.change.goal(), self.change.followers().len());
-            // To set the same goal again forgets who reports often, and it can be set because it is not reached.
-            let _ = self.change.set_goal(goal, followers);
-        }
-        self.is_held_up = is_held_up;
-    }
-
-    fn may_be_overdue(&self) -> bool {
-        self.lets_wait() && !self.is_taken_over
-    }
-
-    /// Whether requests wait. Those for a server that is lost fail at once.
-    fn lets_wait(&self) -> bool {
-        let is_loss = self.ring.as_ref().is_some_and(|ring| ring.plan.is_loss());
-        self.change.step().stage == Stage::Quiesced && !is_loss
-    }
 }
 
 impl Life {
@@ -247,6 +161,7 @@ impl Changes {
                 return Err(Refusal::ForeignStep { pool });
             }
             self.check_ring(followed)?;
+            self.check_bundle(followed)?;
         }
         let is_new = |pool: &&&String| !self.pools.contains_key(**pool);
         let count = self.pools.len() + listed.iter().filter(is_new).count();
@@ -365,10 +280,17 @@ impl Changes {
             return;
         }
         let led = self.pools.entry(pool.clone());
-        let led = led.or_insert_with(|| Led::new(now.monotonic));
+        let led = led.or_insert_with(|| Led {
+            bundle: followed.bundle.map(|_| LedBundle::default()),
+            ..Led::new(now.monotonic)
+        });
         let (before, known) = (led.change.step(), led.boot_of(name));
         if known != Some(heartbeat.boot) {
-            led.reach.forget_proxy(name);
+            led.forget_proxy(name);
+        }
+        if let (Some(bundle), Some(theirs)) = (&mut led.bundle, &followed.bundle) {
+            let told = followed.told.map_or(0, |step| step.version);
+            bundle.hear(name, theirs, told > before.version);
         }
         led.hear_reach(now.monotonic, name, followed);
         if !led.hear_counts(name, heartbeat.boot, followed) {
@@ -410,7 +332,7 @@ impl Changes {
         let Some(led) = self.pools.get_mut(pool) else {
             return;
         };
-        led.reach.forget_proxy(name);
+        led.forget_proxy(name);
         if led.change.forget(name) {
             let step = led.change.step();
             (self.journal).note(now, pool, why, vec![name.to_owned()], step);
@@ -452,9 +374,7 @@ impl Changes {
             let step = led.change.step();
             (self.journal).note(now, pool, ChangeNews::StepPublished, Vec::new(), step);
         }
-        // A ring is not made anew by proxies that come back: its parts are where they have moved to.
-        let is_over = led.change.is_over() && led.change.step().stage == Stage::Former;
-        if is_over && led.ring.is_none() {
+        if led.is_over() {
             self.pools.remove(pool);
             self.journal.has_news = true;
         }
@@ -535,7 +455,7 @@ impl Changes {
             if is_young && followed.told.is_none() && led.change.step() == Step::FIRST {
                 continue;
             }
-            if followed.told.is_none() && led.ring.is_some() && is_strange {
+            if followed.told.is_none() && led.has_plans() && is_strange {
                 continue;
             }
             hurries |= led.is_changing(now);

@@ -11,6 +11,24 @@ impl Changes {
         led.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })
     }
 
+    /// A change with plans of which an operator may order something who knows of so many proxies.
+    pub(super) fn led_for(&mut self, pool: &str, said: usize) -> Result<&mut Led, ChangeRefusal> {
+        if let Some(proxy) = self.strangers.of(pool) {
+            let (pool, proxy) = (pool.to_owned(), proxy.to_owned());
+            return Err(ChangeRefusal::Stranger { pool, proxy });
+        }
+        if said == 0 {
+            return Err(ChangeRefusal::NoProxies);
+        }
+        let led = self.led(pool)?;
+        let known = led.change.followers().len();
+        if known != said {
+            let pool = pool.to_owned();
+            return Err(ChangeRefusal::OtherCount { pool, known, said });
+        }
+        Ok(led)
+    }
+
     /// A pool's change is to go on to this stage; so many proxies follow it, as an operator says.
     pub(crate) fn begin(
         &mut self,
@@ -29,6 +47,9 @@ impl Changes {
         if led.ring.is_some() {
             return Err(ChangeRefusal::HasRing { pool: pool.into() });
         }
+        if led.bundle.is_some() {
+            return Err(ChangeRefusal::HasBundle { pool: pool.into() });
+        }
         let set = led.change.set_goal(goal, proxies);
         set.map_err(|refused| ChangeRefusal::of(pool, proxies, &refused))?;
         if core::mem::take(&mut led.is_taken_over) {
@@ -44,6 +65,9 @@ impl Changes {
     /// Takes a pool's change back.
     pub(crate) fn withdraw(&mut self, now: Now, pool: &str) -> Result<(), ChangeRefusal> {
         let led = self.led(pool)?;
+        if led.bundle.is_some() {
+            return Err(ChangeRefusal::HasBundle { pool: pool.into() });
+        }
         let before = led.change.step();
         let stage = before.stage;
         if led.is_taken_over && stage == Stage::Quiesced {
@@ -82,7 +106,7 @@ impl Changes {
         Ok(())
     }
 
-    /// When a proxy was last heard that follows a pool, or was refused because of its ring.
+    /// When a proxy was last heard that follows a pool, or was refused because of its plan.
     pub(crate) fn last_heard(&self, proxy: &str) -> Option<Instant> {
         let known = self.proxies.get(proxy).map(|life| life.heard);
         known.max(self.strangers.last_heard(proxy))

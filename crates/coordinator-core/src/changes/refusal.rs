@@ -2,6 +2,7 @@
 
 use evenkeel_control::rings::BadPlan;
 use evenkeel_schemes::change::NoChange;
+use evenkeel_schemes::copies::Switch;
 use evenkeel_schemes::stage::Stage;
 
 /// Why something is not done with a pool's change. Nothing has changed then.
@@ -97,7 +98,7 @@ pub enum ChangeRefusal {
     },
     /// A proxy works by a plan that this coordinator has not.
     #[error(
-        "proxy {proxy} works by a ring of pool {pool} that this coordinator does not know: restore the coordinator's state; if \
+        "proxy {proxy} works by a plan of pool {pool} that this coordinator does not know: restore the coordinator's state; if \
          the proxy's process has ended: `evenkeel proxies remove {proxy}`"
     )]
     Stranger {
@@ -105,6 +106,55 @@ pub enum ChangeRefusal {
         pool: String,
         /// The proxy.
         proxy: String,
+    },
+    /// Copies are switched, and not led from former servers.
+    #[error(
+        "pool {pool} keeps copies, and has no former servers; these are switched on and off: \
+         `evenkeel bundle on {pool} --proxies N`, `evenkeel bundle off {pool} --proxies N`"
+    )]
+    HasBundle {
+        /// The pool.
+        pool: String,
+    },
+    /// There are no copies to switch.
+    #[error("pool {pool} keeps no copies: no proxy says in its file how many there are to be")]
+    NoBundle {
+        /// The pool.
+        pool: String,
+    },
+    /// Copies are there already, or have been ordered to be.
+    #[error(
+        "the copies of pool {pool} are {switch} already, or about to be: `evenkeel bundle show {pool}`"
+    )]
+    Switched {
+        /// The pool.
+        pool: String,
+        /// On or off.
+        switch: Switch,
+    },
+    /// One after the other.
+    #[error("the copies of pool {pool} are being switched off: wait until they are, and try again")]
+    SwitchingOff {
+        /// The pool.
+        pool: String,
+    },
+    /// A plan begins behind the end of the one before.
+    #[error(
+        "{proxies} of pool {pool} have yet to follow the step before: wait, and try again; `evenkeel bundle show {pool}`"
+    )]
+    Behind {
+        /// The pool.
+        pool: String,
+        /// Who, in words.
+        proxies: String,
+    },
+    /// Proxies would look for copies at different places.
+    #[error("the files of proxies say different things of the copies of pool {pool}; {wishes}")]
+    OtherWishes {
+        /// The pool.
+        pool: String,
+        /// Who says what, in words.
+        wishes: String,
     },
     /// Parts that cannot move so.
     #[error("the ring of pool {pool} is not moved: {why}")]

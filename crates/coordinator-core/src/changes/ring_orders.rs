@@ -135,27 +135,17 @@ impl Changes {
         said: usize,
         make: impl FnOnce(&Led, &LedRing, Stage) -> Result<RingPlan, BadMoves>,
     ) -> Result<RingPlan, ChangeRefusal> {
-        let stranger = self.strangers.of(pool).map(str::to_owned);
-        let led = self.led(pool)?;
+        if self.led(pool)?.ring.is_none() {
+            return Err(ChangeRefusal::NoRing { pool: pool.into() });
+        }
+        let led = self.led_for(pool, said)?;
         let Some(ring) = &led.ring else {
             return Err(ChangeRefusal::NoRing { pool: pool.into() });
         };
-        if let Some(proxy) = stranger {
-            let pool = pool.to_owned();
-            return Err(ChangeRefusal::Stranger { pool, proxy });
-        }
-        if said == 0 {
-            return Err(ChangeRefusal::NoProxies);
-        }
         if led.change.is_under_way() || ring.waits() {
             let pool = pool.to_owned();
             let number = ring.plan.number + u64::from(ring.waits());
             return Err(ChangeRefusal::PlanUnderWay { pool, number });
-        }
-        let known = led.change.followers().len();
-        if known != said {
-            let pool = pool.to_owned();
-            return Err(ChangeRefusal::OtherCount { pool, known, said });
         }
         let plan = make(led, ring, led.change.step().stage);
         plan.map_err(|why| ChangeRefusal::BadMoves {

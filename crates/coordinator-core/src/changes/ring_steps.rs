@@ -35,7 +35,7 @@ impl Led {
 
     /// What a proxy is told of a pool, if a plan that it has not can be told with it.
     pub(super) fn told(
-        &self,
+        &mut self,
         heartbeat: &Heartbeat,
         followed: &FollowedPool,
         has_room: bool,
@@ -47,11 +47,15 @@ impl Led {
         };
         let ring = told.map(|(ring, theirs)| ring.step_for(theirs, slot(ring)));
         let brings_plan = ring.as_ref().is_some_and(|step| step.plan.is_some());
-        (has_room || !brings_plan).then(|| PoolStep {
+        if brings_plan && !has_room {
+            return None;
+        }
+        let bundle = self.bundle.as_mut();
+        Some(PoolStep {
             pool: followed.pool.clone(),
             step: self.change.step(),
             ring,
-            bundle: None,
+            bundle: bundle.and_then(|bundle| bundle.tell(followed.told)),
         })
     }
 
@@ -189,9 +193,9 @@ impl Changes {
         }
     }
 
-    /// A proxy was refused: if it works by another ring, that is not forgotten.
+    /// A proxy was refused: if it works by another plan, that is not forgotten.
     pub(crate) fn note_refused(&mut self, now: Instant, heartbeat: &Heartbeat, why: &Refusal) {
-        if let Refusal::ForeignRing { pool } = why {
+        if let Refusal::ForeignRing { pool } | Refusal::ForeignBundle { pool } = why {
             self.strangers.note(now, pool, heartbeat);
         }
     }
@@ -205,8 +209,9 @@ impl Changes {
         if is_young || self.strangers.of(pool).is_some() {
             return false;
         }
+        let pools = self.pools.len() as u64;
         // What makes none was refused before.
-        let Ok(ring) = first_ring(theirs, self.new_incarnation(now)) else {
+        let Ok(ring) = first_ring(theirs, self.new_name(now, pools, INCARNATION_BITS)) else {
             return false;
         };
         let led = Led {
@@ -218,10 +223,11 @@ impl Changes {
         true
     }
 
-    /// A name that no ring had: not of this process, whose clock goes on, and not of one before it, whose day was another.
-    fn new_incarnation(&self, now: Now) -> u64 {
+    /// A name of so many bits that nothing had before: not of this process, whose clock goes on, and not of one before it, whose day was
+    /// another. What is named at the same moment has another seed.
+    pub(super) fn new_name(&self, now: Now, seed: u64, bits: u32) -> u64 {
         let seeds = [self.lineage, now.unix.into(), now.monotonic.0];
         let mix = |mixed: u64, seed: u64| SplitMix64::new(mixed ^ seed).next_u64();
-        seeds.into_iter().fold(self.pools.len() as u64, mix) >> (u64::BITS - INCARNATION_BITS)
+        seeds.into_iter().fold(seed, mix) >> (u64::BITS - bits)
     }
 }

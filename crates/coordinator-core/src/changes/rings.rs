@@ -54,7 +54,7 @@ pub(super) enum Ordered {
     },
 }
 
-/// Proxies that work by plans that were not made here, by pool and name. At most [`PROXIES_MAX`].
+/// Proxies that work by plans, of rings or of copies, that were not made here, by pool and name. At most [`PROXIES_MAX`].
 #[derive(Debug, Default)]
 pub(super) struct Strangers(BTreeMap<(String, String), (BootId, Instant)>);
 
@@ -204,7 +204,7 @@ pub(super) fn first_ring(theirs: &FollowedRing, incarnation: u64) -> Result<LedR
 }
 
 impl Strangers {
-    /// Whether a proxy is known that works by another ring of a pool, and which.
+    /// Whether a proxy is known that works by another plan of a pool, and which.
     pub(super) fn of(&self, pool: &str) -> Option<&str> {
         let mut known = self.0.keys();
         let of_pool = known.find(|(of, _)| of == pool);

@@ -8,9 +8,7 @@ use evenkeel_schemes::change::{Change, VERSION_MAX};
 use evenkeel_types::{BootId, Instant};
 use serde::{Deserialize, Serialize};
 
-use super::ring_reach::Reach;
-use super::ring_slots::Slots;
-use super::{Changes, Led, LedRing, Life};
+use super::{Changes, Led, LedBundle, LedRing, Life};
 use crate::limits::{FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, PROXIES_MAX};
 
 /// The changes of pools that a coordinator leads.
@@ -35,6 +33,9 @@ pub struct SavedChange {
     /// Its ring, in a pool whose hash space follows the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring: Option<LedRing>,
+    /// The plan of its copies, in a pool that keeps some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<LedBundle>,
 }
 
 /// The process that has a proxy's name.
@@ -85,6 +86,15 @@ impl SavedChanges {
                 return Some(what);
             }
         }
+        if let Some(bundle) = &saved.bundle {
+            if saved.ring.is_some() {
+                return Some("a pool has a ring and keeps copies");
+            }
+            let bundle = bundle.contradiction(step, change.goal(), saved.taken_over);
+            if bundle.is_some() {
+                return bundle;
+            }
+        }
         let is_known = |(name, boot): (&String, BootId)| {
             let known = self.proxies.get(name);
             known.is_some_and(|known| known.boot == boot)
@@ -107,13 +117,10 @@ impl Changes {
         let led = |saved: SavedChange| Led {
             change: saved.change,
             ring: saved.ring,
-            slots: Slots::default(),
-            reach: Reach::default(),
-            has_dead: false,
+            bundle: saved.bundle,
             is_restored: true,
             is_taken_over: saved.taken_over,
-            is_held_up: false,
-            since: now,
+            ..Led::new(now)
         };
         let life = |saved: SavedFollower| Life {
             boot: saved.boot,
@@ -137,6 +144,7 @@ impl Changes {
             change: led.change.clone(),
             taken_over: led.is_taken_over,
             ring: led.ring.clone(),
+            bundle: led.bundle.clone(),
         };
         let follower = |life: &Life| SavedFollower {
             boot: life.boot,

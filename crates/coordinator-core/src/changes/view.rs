@@ -11,7 +11,7 @@ use super::{Changes, Led, ServerOrder};
 use crate::duration::millis;
 
 /// Names that a hint tells at most.
-const NAMED_MAX: usize = 3;
+pub(super) const NAMED_MAX: usize = 3;
 
 /// All changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,16 +157,19 @@ impl Changes {
     fn hint(&self, now: Instant, pool: &str, led: &Led) -> String {
         let change = &led.change;
         let stage = change.step().stage;
-        let stranger = self.strangers.of(pool).filter(|_| led.ring.is_some());
+        let stranger = self.strangers.of(pool).filter(|_| led.has_plans());
         if let Some(proxy) = stranger {
             return format!(
-                "proxy {proxy} works by a ring that is not known here: restore the coordinator's state; nothing begins until then"
+                "proxy {proxy} works by a plan that is not known here: restore the coordinator's state; nothing begins until then"
             );
         }
         if change.followers().is_empty() {
             return format!(
                 "no proxy follows the pool any more; when none has it in its file: evenkeel changes forget {pool}"
             );
+        }
+        if let Some(bundle) = &led.bundle {
+            return self.bundle_hint(now, pool, led, bundle);
         }
         if led.is_taken_over {
             return taken_over(pool, stage);
@@ -192,7 +195,7 @@ impl Changes {
     }
 
     /// For whom it waits, if for anybody: who is silent, and otherwise who is behind.
-    fn wait(&self, now: Instant, led: &Led) -> Option<String> {
+    pub(super) fn wait(&self, now: Instant, led: &Led) -> Option<String> {
         let change = &led.change;
         let behind: Vec<&str> = change.waits_for().collect();
         let is_under_way = change.is_under_way();
@@ -239,7 +242,7 @@ fn taken_over(pool: &str, stage: Stage) -> String {
 }
 
 /// Some names, and how many there are besides.
-fn named(names: &[&str]) -> String {
+pub(super) fn named(names: &[&str]) -> String {
     let shown = names[..names.len().min(NAMED_MAX)].join(", ");
     let word = if names.len() == 1 { "proxy" } else { "proxies" };
     match names.len().saturating_sub(NAMED_MAX) {

@@ -15,7 +15,9 @@ use evenkeel_hotkeys::settings::Settings;
 use evenkeel_types::map::{ClusterMap, ServerEntry};
 use evenkeel_types::{BootId, Epoch, Instant, Now, ServerId};
 
-use crate::changes::{ChangeCounts, ChangeEvent, ChangeRefusal, Changes, ChangesView, RingsView};
+use crate::changes::{
+    BundlesView, ChangeCounts, ChangeEvent, ChangeRefusal, Changes, ChangesView, RingsView,
+};
 use crate::cluster_hot_keys::{
     ClusterHotKeyEvents, ClusterHotKeys, ClusterHotKeysView, HotKeyEventCounts,
 };
@@ -337,6 +339,11 @@ impl CoordinatorCore {
     /// The rings of the pools whose hash space follows the load, to be shown.
     pub fn rings(&self, now: Instant) -> RingsView {
         self.changes.rings(now)
+    }
+
+    /// The pools that keep copies, to be shown.
+    pub fn bundles(&self, now: Instant) -> BundlesView {
+        self.changes.bundles(now)
     }
 
     /// The plan of a pool's ring that was begun last.

@@ -8,8 +8,9 @@ use serde_json::{Map, Value};
 
 use super::CoordinatorCore;
 use crate::changes::{
-    ChangeRefusal, ChangeView, Changes, ForgottenPoolView, RemoveProxyRefusal, RemovedProxyView,
-    RingMoveRequest, RingServerRequest, RingSettingsRequest, RingView,
+    BundleSwitchRequest, BundleView, ChangeRefusal, ChangeView, Changes, ForgottenPoolView,
+    RemoveProxyRefusal, RemovedProxyView, RingMoveRequest, RingServerRequest, RingSettingsRequest,
+    RingView,
 };
 use crate::duration::millis;
 use crate::event::{Cause, Change};
@@ -226,6 +227,52 @@ impl CoordinatorCore {
         order(&mut self.changes)?;
         self.finish(now);
         let view = self.changes.ring(now.monotonic, pool);
+        view.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })
+    }
+
+    /// Switches copies of a pool on, for an operator who knows of so many proxies. It is done when all of these have followed, who do so by
+    /// themselves. Gives the copies as they are then.
+    ///
+    /// # Errors
+    ///
+    /// See [`ChangeRefusal`]; then nothing has changed.
+    pub fn switch_bundle_on(
+        &mut self,
+        now: Now,
+        pool: &str,
+        request: &BundleSwitchRequest,
+    ) -> Result<BundleView, ChangeRefusal> {
+        self.order_bundle(now, pool, |changes| {
+            changes.switch_on(now, pool, request.proxies)
+        })
+    }
+
+    /// Likewise off.
+    ///
+    /// # Errors
+    ///
+    /// See [`ChangeRefusal`]; then nothing has changed.
+    pub fn switch_bundle_off(
+        &mut self,
+        now: Now,
+        pool: &str,
+        request: &BundleSwitchRequest,
+    ) -> Result<BundleView, ChangeRefusal> {
+        self.order_bundle(now, pool, |changes| {
+            changes.switch_off(now, pool, request.proxies)
+        })
+    }
+
+    fn order_bundle(
+        &mut self,
+        now: Now,
+        pool: &str,
+        order: impl FnOnce(&mut Changes) -> Result<(), ChangeRefusal>,
+    ) -> Result<BundleView, ChangeRefusal> {
+        self.notice_pause(now.monotonic);
+        order(&mut self.changes)?;
+        self.finish(now);
+        let view = self.changes.bundle(now.monotonic, pool);
         view.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })
     }
 

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use evenkeel_control::bundles::{BundleWish, FollowedBundle};
 use evenkeel_control::rings::{FollowedRing, RingPlan, RingWish};
 use evenkeel_control::{FollowedPool, PoolStep};
 use evenkeel_coordinator::Args;
 use evenkeel_coordinator_core::{
-    BeginRequest, ChangeNews, ChangeView, GrainsMove, MemberKind, RingMoveRequest, Stage,
+    BeginRequest, BundleSwitchRequest, ChangeNews, ChangeView, GrainsMove, MemberKind,
+    RingMoveRequest, Stage,
 };
 use evenkeel_member::client::{ApiClient, ClientError, ClientResult};
 use evenkeel_member::{MemberEvent, MemberHandle, Report};
@@ -22,6 +24,13 @@ use crate::support::{DEADLINE, Running, args, call, life, lively};
 struct Follower {
     handle: MemberHandle,
     told: Arc<Mutex<Told>>,
+}
+
+/// What its file says of the pool.
+#[derive(Clone, Default)]
+struct Wish {
+    ring: Option<RingWish>,
+    copies: Option<BundleWish>,
 }
 
 #[derive(Default)]
@@ -41,10 +50,10 @@ impl Follower {
     }
 
     fn of_life(coordinator: SocketAddr, n: u16, boot: u64) -> Follower {
-        Follower::of(coordinator, n, boot, None)
+        Follower::of(coordinator, n, boot, Wish::default())
     }
 
-    fn of(coordinator: SocketAddr, n: u16, boot: u64, wish: Option<RingWish>) -> Follower {
+    fn of(coordinator: SocketAddr, n: u16, boot: u64, wish: Wish) -> Follower {
         let told = Arc::new(Mutex::new(Told::default()));
         let (said, heard) = (Arc::clone(&told), Arc::clone(&told));
         let report = move || {
@@ -55,8 +64,11 @@ impl Follower {
                     pool: "main".into(),
                     told: step,
                     acknowledged: step.map_or(0, |step| step.version),
-                    ring: wish.as_ref().map(|wish| followed_ring(&told, wish)),
-                    bundle: None,
+                    ring: wish.ring.as_ref().map(|wish| followed_ring(&told, wish)),
+                    bundle: wish.copies.map(|wish| FollowedBundle {
+                        wish,
+                        plan: told.steps.get("main").and_then(|told| told.bundle),
+                    }),
                 }],
                 ..Report::default()
             }
@@ -217,14 +229,18 @@ fn a_part_of_a_ring_moves_over_a_restart_of_the_coordinator() {
     let running = Running::start(&first);
     let at = running.address;
     let servers = ["m1", "m2"].map(|host| Server::new(host, 11_211));
-    let wish = RingWish {
+    let ring = RingWish {
         even: true,
         placement: PlacementConfig {
             servers: servers.into(),
             ..PlacementConfig::default()
         },
     };
-    let followers = [1, 2].map(|n| Follower::of(at, n, n.into(), Some(wish.clone())));
+    let wish = Wish {
+        ring: Some(ring),
+        copies: None,
+    };
+    let followers = [1, 2].map(|n| Follower::of(at, n, n.into(), wish.clone()));
     let client = running.client();
     wait_for_followers(&client, 2);
     let request = |proxies| RingMoveRequest {
@@ -272,6 +288,88 @@ fn a_part_of_a_ring_moves_over_a_restart_of_the_coordinator() {
     let [one, other] = followers.map(|it| it.told.lock().unwrap().plan.clone().unwrap());
     assert_eq!(one, other);
     assert_eq!(one.moved().unwrap().generation(), ring.generation);
+}
+
+#[test]
+fn copies_are_switched_over_restarts_of_the_coordinator_with_and_without_its_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Args {
+        state: Some(folder.path().join("state")),
+        ..lively()
+    };
+    let running = Running::start(&first);
+    let at = running.address;
+    let copies = BundleWish {
+        copies: 2,
+        servers: 4,
+        fingerprint: u64::MAX,
+    };
+    let wish = Wish {
+        ring: None,
+        copies: Some(copies),
+    };
+    let followers = [1, 2].map(|n| Follower::of(at, n, n.into(), wish.clone()));
+    let client = running.client();
+    wait_for_followers(&client, 2);
+    let of = |proxies| BundleSwitchRequest { proxies };
+    assert_eq!(
+        reason(client.switch_bundle_on("main", &of(3))),
+        (409, "other_count".into())
+    );
+    assert_eq!(
+        reason(client.switch_bundle_off("main", &of(2))),
+        (409, "switched".into())
+    );
+    let has_bundle = (409, "has_bundle".into());
+    assert_eq!(reason(begin(&client, Stage::Done, 2)), has_bundle);
+    let (status, answer) = call(at, "POST", "/api/v1/bundles/main/on", "{\"proxies\":0}");
+    assert_eq!(status, 400, "{answer}");
+    // Both have to follow what they are told first.
+    let ordered = poll_until(DEADLINE, "all proxies", || {
+        client.switch_bundle_on("main", &of(2)).ok()
+    });
+    assert_eq!(ordered.plan.unwrap().of, copies);
+    drop(running);
+
+    let again = Args {
+        listen: at.to_string(),
+        ..first
+    };
+    let running = Running::start(&again);
+    let client = running.client();
+    let plan_at = |client: &ApiClient, stage| {
+        poll_until(DEADLINE, "the stage", || {
+            let bundle = client.bundles().ok()?.bundles.pop()?;
+            let are_there = followers.iter().all(|it| it.stage() == Some(stage));
+            (bundle.change.stage == stage && are_there).then_some(bundle)
+        })
+    };
+    let on = plan_at(&client, Stage::Warming);
+    assert_eq!((on.switch.as_str(), on.plan), ("on", ordered.plan));
+    assert!(on.wishes.iter().all(|it| it.fits), "{on:?}");
+    drop(running);
+
+    // Nothing is known any more, and what proxies were told goes on.
+    let running = Running::start(&Args {
+        state: Some(folder.path().join("another")),
+        ..again
+    });
+    let client = running.client();
+    let taken = plan_at(&client, Stage::Warming);
+    assert_eq!(taken.plan, ordered.plan);
+    assert!(taken.change.hint.contains("lost its state"), "{taken:?}");
+    wait_for_followers(&client, 2);
+    client.switch_bundle_off("main", &of(2)).unwrap();
+    let off = plan_at(&client, Stage::Done);
+    assert_eq!(off.switch, "off");
+    let second = poll_until(DEADLINE, "all proxies", || {
+        client.switch_bundle_on("main", &of(2)).ok()
+    });
+    let (first, second) = (ordered.plan.unwrap(), second.plan.unwrap());
+    assert_eq!((first.number, second.number), (1, 2));
+    assert_ne!(first.token, second.token);
+    let metrics = call(at, "GET", "/metrics", "").1;
+    assert!(metrics.contains("evenkeel_coordinator_bundles_on_total 1\n"));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::show::kinds::Show;
 use crate::show::put_value;
 use crate::stats::counters::Tally;
 use crate::stats::counts::Counts;
+use crate::under_way::park::hurry_parked;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use core::mem;
@@ -97,6 +98,9 @@ fn quick_answer(
     let client = shelf.client;
     if client.has_more_to_do() || client.unread() > core.config.unread_max() {
         release(core, now, client_id);
+        if core.clients.has_parked(client_id) {
+            hurry_parked(core, now, client_id);
+        }
     } else if !client.output().is_empty() && !mem::replace(&mut client.write_queued, true) {
         core.outbox.push(Output::WriteClient(client_id));
     }

@@ -2,7 +2,7 @@
 //! covered and counted all the same, and everybody is asked as ever.
 
 use crate::bundles::Bundles;
-use crate::pool::Followed;
+use crate::pool::followed::Followed;
 use crate::server_list::ServerList;
 use crate::stats::counters::BundleCounts;
 use evenkeel_control::bundles::BundlePlan;

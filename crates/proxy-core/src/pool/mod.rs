@@ -6,6 +6,7 @@
 pub(crate) mod bundled;
 pub(crate) mod elsewhere;
 mod evenkeel;
+mod followed;
 pub(crate) mod grain_counts;
 pub(crate) mod hot;
 mod left;
@@ -16,6 +17,7 @@ pub(crate) mod steady;
 
 use bundled::Bundled;
 pub(crate) use evenkeel::EvenkeelPool;
+pub(crate) use followed::Followed;
 use grain_counts::GrainCounts;
 use steady::SteadyPool;
 
@@ -72,17 +74,6 @@ pub(crate) struct Former {
     pub at: Followed,
 }
 
-/// How far a change has come.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Followed {
-    /// `None` until a coordinator has said so.
-    pub step: Option<Step>,
-    /// The newest version of a coordinator's before which nothing is under way here. 0 for none.
-    pub acknowledged: u64,
-    /// Since when the step is worked by.
-    pub since: Instant,
-}
-
 impl Former {
     /// Where commands go. Nobody is asked before that is known.
     #[inline]
@@ -93,13 +84,6 @@ impl Former {
     /// Its number.
     pub fn version(&self) -> u64 {
         self.at.version()
-    }
-}
-
-impl Followed {
-    /// The number of the step; 0 for none.
-    pub fn version(&self) -> u64 {
-        self.step.map_or(0, |step| step.version)
     }
 }
 

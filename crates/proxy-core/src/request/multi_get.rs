@@ -107,7 +107,8 @@ pub(crate) fn ask_key(
         }
         let exptime = rest.exptime.map(|exptime| bounded(core, way, exptime));
         let rest = MultiGet { exptime, ..rest };
-        let is_plain = !way.as_meta() && !(exptime.is_some() && core.pools.keeps_copies(way.pool));
+        let deletes = exptime.is_some() && core.pools.keeps_copies(way.pool);
+        let is_plain = !way.as_meta() && !deletes;
         let may_draft = is_plain || way.is_named() && exptime.is_none();
         if !(may_draft && draft_key(core, now, id, rest, way, key, show)) {
             ask_for_key(core, now, id, rest, way, key, show);

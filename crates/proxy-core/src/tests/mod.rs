@@ -2,6 +2,7 @@
 
 mod binary_twin;
 mod bounds;
+mod copies;
 mod copies_twin;
 mod explain;
 mod failover;

@@ -1,14 +1,54 @@
 //! A multi-get with a limit: who is asked next, and its end.
 
-use crate::client::{Answered, State};
+use crate::client::{Answered, Client, State};
 use crate::drafts::{Line, LineKey};
 use crate::ids::ClientId;
+use crate::limited::Limited;
 use crate::stats::counters::Tally;
 use crate::under_way::lines::{add_to_draft, send_drafts};
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use evenkeel_types::Instant;
 use evenkeel_types::random::SplitMix64;
+
+impl Client {
+    /// A multi-get with a limit has all its slots. What was asked for it so far is in those that are not among its keys left.
+    pub fn begin_limited(&mut self, mut limited: Limited) {
+        let slots = limited.first + 1..=limited.first + limited.keys as u64;
+        let (mut awaited, mut found) = (0, 0);
+        for sequence in slots {
+            let state = self.slot(sequence).map(|slot| &slot.state);
+            awaited += usize::from(state.is_some_and(State::is_waiting));
+            found += usize::from(state.and_then(State::tally) == Some(Tally::GetHit));
+        }
+        limited.asked = limited.keys - limited.left();
+        limited.awaited = awaited - limited.left();
+        limited.found = found;
+        self.limited_ripe |= limited.is_ripe();
+        self.limited.push(limited);
+    }
+
+    /// The multi-get with a limit whose first slot is this.
+    pub fn limited_of(&mut self, first: u64) -> Option<&mut Limited> {
+        self.limited.iter_mut().find(|it| it.first == first)
+    }
+
+    /// The same, whose end has come.
+    pub fn end_limited(&mut self, first: u64) -> Option<Limited> {
+        let at = self.limited.iter().position(|it| it.first == first)?;
+        Some(self.limited.swap_remove(at))
+    }
+
+    /// The answer to a key has come, which may be one of those.
+    #[inline(never)]
+    pub fn heard_of_limited(&mut self, sequence: u64, is_hit: bool) {
+        let of = self.limited.iter_mut().find(|it| it.has(sequence));
+        if let Some(limited) = of {
+            limited.heard(is_hit);
+            self.limited_ripe |= limited.is_ripe();
+        }
+    }
+}
 
 /// Goes on with those whose time is over, and with the others that go on.
 pub(crate) fn go_on_with_limited(core: &mut ProxyCore, now: Instant) {

@@ -1,36 +1,111 @@
-//! Pools whose multi-gets are looked at for what copies would save.
+//! Pools whose items have copies, or whose multi-gets are looked at for what copies would save.
 
 use super::adaptive::is_adaptive;
-use super::pools::PoolServers;
+use super::pools::{CopiesPlan, PoolServers};
 use super::reader::{Reader, Section};
 use evenkeel_control::bundles::COPIES_MAX;
+use evenkeel_proxy_core::Keeping;
 
-/// How many copies of each item are supposed, if any are.
-pub fn copies_observed(
+/// Longest that a copy may live, in seconds: as long as it may be old where somebody has written past the proxies.
+const COPIES_TTL_MAX: u32 = 86_400;
+
+/// Longest value that may be copied, in bytes.
+const COPIES_VALUE_MAX: u64 = 1 << 20;
+
+/// What goes with copies that are kept, and with nothing else.
+const KEEPING: [&str; 3] = ["copies_ttl", "copies_value_max", "copies_strict"];
+
+/// What does not go with copies that are kept, and why.
+const REFUSED: [(&str, &str); 4] = [
+    ("warm_from", "not built"),
+    (
+        "failover",
+        "two proxies may have two views of which server is a key's home",
+    ),
+    (
+        "gutter",
+        "two proxies may have two views of which server is a key's home",
+    ),
+    ("hot_keys", "not built"),
+];
+
+/// What `bundle` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bundle {
+    Off,
+    Observe,
+    On,
+}
+
+/// Whether copies are kept of a pool's items.
+pub fn keeps_copies(section: &Section<'_>) -> bool {
+    section.text_of("bundle") == Some("on")
+}
+
+/// How many copies of each item there are, or are supposed to be, if any are.
+pub fn copies(
     reader: &mut Reader,
     section: &Section<'_>,
     servers: &PoolServers,
-) -> Option<u8> {
+) -> Option<CopiesPlan> {
     let bundle = reader.parsed(section, "bundle", |text| match text {
-        "off" => Ok(false),
-        "observe" => Ok(true),
-        _ => Err("use \"off\" or \"observe\""),
+        "off" => Ok(Bundle::Off),
+        "observe" => Ok(Bundle::Observe),
+        "on" => Ok(Bundle::On),
+        _ => Err("use \"off\", \"observe\" or \"on\""),
     });
     let copies = reader.number(section, "copies", 2..=COPIES_MAX.into());
-    let Some(bundle) = bundle.filter(|at| at.value) else {
+    let keeping = keeping(reader, section);
+    let Some(bundle) = bundle.filter(|at| at.value != Bundle::Off) else {
         if section.has("copies") && !section.has("bundle") {
-            let what = "copies goes with bundle = \"observe\"";
+            let what = "copies goes with bundle = \"observe\" or \"on\"";
             reader.fail(section.place_of("copies"), what);
         }
         return None;
     };
     if !section.has("copies") {
-        let what = "say how many copies of each item are supposed: copies = 2";
+        let what = "say how many copies there are of each item, its own place included: copies = 2";
         reader.fail(bundle.span.clone(), what);
     }
     if matches!(servers, PoolServers::Evenkeel(_)) || is_adaptive(section) {
         let what = "bundle goes with servers whose list says where keys live";
-        reader.fail(bundle.span, what);
+        reader.fail(bundle.span.clone(), what);
     }
-    copies.and_then(|at| u8::try_from(at.value).ok())
+    if bundle.value == Bundle::On {
+        if !section.has("pool_coordinator") {
+            let what = "bundle = \"on\" needs a pool_coordinator, which switches copies on and off";
+            reader.fail(bundle.span.clone(), what);
+        }
+        if matches!(servers, PoolServers::Discovered(_)) {
+            let what =
+                "bundle = \"on\" needs servers = [...]: a list that changes by itself moves copies";
+            reader.fail(bundle.span, what);
+        }
+        for (key, why) in REFUSED.into_iter().filter(|(key, _)| section.has(key)) {
+            let what = format!("{key} does not go with bundle = \"on\": {why}");
+            reader.fail(section.place_of(key), what);
+        }
+    }
+    let copies = u8::try_from(copies?.value).ok()?;
+    Some(CopiesPlan {
+        copies,
+        keeping: (bundle.value == Bundle::On).then_some(keeping),
+    })
+}
+
+fn keeping(reader: &mut Reader, section: &Section<'_>) -> Keeping {
+    for key in KEEPING.into_iter().filter(|key| section.has(key)) {
+        if !keeps_copies(section) {
+            let what = format!("{key} goes with bundle = \"on\"");
+            reader.fail(section.place_of(key), what);
+        }
+    }
+    let default = Keeping::default();
+    let ttl = reader.seconds(section, "copies_ttl", COPIES_TTL_MAX);
+    let value_max = reader.number(section, "copies_value_max", 1..=COPIES_VALUE_MAX);
+    Keeping {
+        ttl: ttl.map_or(default.ttl, |at| at.value),
+        value_max: value_max.map_or(default.value_max, |at| at.value as usize),
+        strict: reader.flag_or(section, "copies_strict", default.strict),
+    }
 }

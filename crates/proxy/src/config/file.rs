@@ -2,7 +2,7 @@
 //! every key.
 
 use super::adaptive::ring;
-use super::bundles::copies_observed;
+use super::bundles::copies;
 use super::diagnostic::{Problem, Rejection, did_you_mean};
 use super::front::{FRONT_KEYS, Front, front};
 use super::hot_keys::hot_keys;
@@ -84,8 +84,11 @@ const POOL_KEYS: &[&str] = &[
     "hot_keys",
     "hot_keys_lease",
     "hot_keys_replicas",
-    "copies",
     "bundle",
+    "copies",
+    "copies_ttl",
+    "copies_value_max",
+    "copies_strict",
 ];
 
 const ROUTE_KEYS: &[&str] = &[
@@ -369,7 +372,7 @@ fn pool(
     let tls = tls(reader, section);
     let servers = servers(reader, name, section)?;
     let ring = ring(reader, section, &servers);
-    let copies_observed = copies_observed(reader, section, &servers);
+    let copies = copies(reader, section, &servers);
     Some(PoolPlan {
         name: Arc::from(name),
         servers,
@@ -380,7 +383,7 @@ fn pool(
             ..settings
         },
         ring,
-        copies_observed,
+        copies,
     })
 }
 

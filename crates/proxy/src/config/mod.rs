@@ -18,7 +18,7 @@ mod tests;
 
 pub use diagnostic::Rejection;
 pub use file::fingerprint;
-pub use pools::{PoolPlan, PoolServers};
+pub use pools::{CopiesPlan, PoolPlan, PoolServers};
 
 use crate::args::{Args, Down, Elsewhere};
 use crate::clusters::{ClusterSpec, Clusters};
@@ -204,9 +204,9 @@ impl Settings {
                     })?)
                 }
             };
-            let bundles = match (&kind, plan.copies_observed) {
-                (PoolKind::Memcached(list), Some(copies)) => {
-                    Some(Arc::new(Bundles::new(list, copies)))
+            let bundles = match (&kind, plan.copies) {
+                (PoolKind::Memcached(list), Some(CopiesPlan { copies, keeping })) => {
+                    Some(Arc::new(Bundles::new(list, copies, keeping)))
                 }
                 _ => None,
             };
@@ -217,7 +217,7 @@ impl Settings {
                 settings: PoolSettings {
                     tls: plan.tls.as_ref().map(|way| ways.id(way)),
                     follows: (plan.follows.as_ref())
-                        .map(|spec| clusters.follow(spec, &plan.name, plan.ring.as_ref())),
+                        .map(|spec| clusters.follow(spec, &plan.name, plan.wish())),
                     ..plan.settings.clone()
                 },
             })
@@ -307,7 +307,7 @@ fn pool_of_flags(args: &Args) -> Result<PoolPlan, UsageError> {
         servers,
         follows: None,
         ring: None,
-        copies_observed: None,
+        copies: None,
         tls: None,
         settings: PoolSettings {
             connect_timeout: args.connect_timeout.unwrap_or(default.connect_timeout),

@@ -1,6 +1,7 @@
 //! Pools that name others: a gutter, and a former pool that this one is warmed from.
 
 use super::adaptive::is_adaptive;
+use super::bundles::keeps_copies;
 use super::diagnostic::did_you_mean;
 use super::pools::{PoolPlan, PoolServers};
 use super::reader::{At, Reader, Section};
@@ -89,8 +90,8 @@ pub fn leader(reader: &mut Reader, section: &Section<'_>) -> Option<ClusterSpec>
     if coordinators.is_empty() {
         reader.fail(span.clone(), "pool_coordinator needs an address");
     }
-    if !section.has("warm_from") && !is_adaptive(section) {
-        let what = "pool_coordinator goes with warm_from, or with distribution = \"adaptive\"";
+    if !section.has("warm_from") && !is_adaptive(section) && !keeps_copies(section) {
+        let what = "pool_coordinator goes with warm_from, with distribution = \"adaptive\", or with bundle = \"on\"";
         reader.fail(span, what);
     }
     if section.has("warm_fill") {

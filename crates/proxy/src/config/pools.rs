@@ -1,10 +1,10 @@
 //! Pools as they are told, before their clusters are joined and their servers looked for.
 
-use crate::clusters::ClusterSpec;
+use crate::clusters::{ClusterSpec, Wish};
 use crate::discovery::DiscoverySpec;
 use crate::tls::TlsWay;
 use evenkeel_control::rings::RingWish;
-use evenkeel_proxy_core::{PoolSettings, ServerList};
+use evenkeel_proxy_core::{Bundles, Keeping, PoolSettings, ServerList};
 use std::sync::Arc;
 
 /// A pool before its cluster is joined.
@@ -16,12 +16,34 @@ pub struct PoolPlan {
     pub follows: Option<ClusterSpec>,
     /// How its ring begins, if its hash space follows the load.
     pub ring: Option<RingWish>,
-    /// How many copies of each item are supposed when its multi-gets are looked at, if they are.
-    pub copies_observed: Option<u8>,
+    /// The copies of its items, if there are any, or are supposed when its multi-gets are looked at.
+    pub copies: Option<CopiesPlan>,
     /// How TLS is spoken with them; `None` for plain connections.
     pub tls: Option<TlsWay>,
     /// All but the number of the way in which TLS is spoken.
     pub settings: PoolSettings,
+}
+
+/// Copies of a pool's items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopiesPlan {
+    /// How many there are of each, its own place included.
+    pub copies: u8,
+    /// How they are kept; `None` where they are only supposed.
+    pub keeping: Option<Keeping>,
+}
+
+impl PoolPlan {
+    /// What its coordinator is told of it.
+    pub fn wish(&self) -> Wish {
+        match (&self.ring, &self.copies, &self.servers) {
+            (Some(ring), ..) => Wish::Ring(ring.clone()),
+            (None, Some(plan), PoolServers::Memcached(list)) if plan.keeping.is_some() => {
+                Wish::Bundle(Bundles::wish_of(list, plan.copies))
+            }
+            _ => Wish::Change,
+        }
+    }
 }
 
 /// The servers of a pool.

@@ -5,7 +5,9 @@ use crate::request_log::Target;
 use clap::Parser;
 use evenkeel_hotkeys::plain::PlainMode;
 use evenkeel_protocol::auth::AuthMode;
-use evenkeel_proxy_core::{CommandClass, Enough, Limit, RequestLogConfig, RouteTarget, TtlBounds};
+use evenkeel_proxy_core::{
+    CommandClass, Enough, Keeping, Limit, RequestLogConfig, RouteTarget, TtlBounds,
+};
 use reader::PROBLEMS_MAX;
 use std::time::Duration;
 
@@ -115,14 +117,41 @@ fn limits_of_multi_gets_are_of_the_process_and_of_routes() {
 }
 
 #[test]
-fn copies_are_supposed_in_pools_with_a_list() {
+fn copies_are_of_pools_with_a_list() {
     let text = "[pools.a]\nservers = [\"h\"]\nbundle = \"observe\"\ncopies = 4\n[pools.b]\nservers = [\"i\"]\n\
                 bundle = \"off\"\ncopies = 2\n[[routes]]\npool = \"a\"\n";
     let settings = read_text(text, &[]).unwrap();
-    let copies: Vec<_> = (settings.pools.iter())
-        .map(|pool| pool.copies_observed)
-        .collect();
-    assert_eq!(copies, [Some(4), None]);
+    let copies: Vec<_> = (settings.pools.iter()).map(|pool| pool.copies).collect();
+    let observed = CopiesPlan {
+        copies: 4,
+        keeping: None,
+    };
+    assert_eq!(copies, [Some(observed), None]);
+    const KEPT: &str = "servers = [\"h\"]\nbundle = \"on\"\ncopies = 2\npool_coordinator = \"c\"\n";
+    let kept = |more: &str| {
+        let settings = read_text(&format!("[pools.a]\n{KEPT}{more}"), &[]).unwrap();
+        settings.pools[0].copies.unwrap().keeping
+    };
+    assert_eq!(kept(""), Some(Keeping::default()));
+    let keeping = Keeping {
+        ttl: 5,
+        value_max: 100,
+        strict: false,
+    };
+    let more = "copies_ttl = 5\ncopies_value_max = 100\ncopies_strict = false\n";
+    assert_eq!(kept(more), Some(keeping));
+    for (more, words) in [
+        ("copies_ttl = 0", "1 to 86400 seconds"),
+        ("copies_ttl = 86401", "86400"),
+        ("copies_value_max = 0", "copies_value_max is 1 to 1048576"),
+        ("failover = \"next\"", "two views"),
+        ("hot_keys = \"on\"", "not built"),
+        ("warm_from = \"a\"", "not built"),
+    ] {
+        let refused = read_text(&format!("[pools.a]\n{KEPT}{more}\n"), &[]).unwrap_err();
+        let told = format!("{refused:?}");
+        assert!(told.contains(words), "{more}: {told}");
+    }
     for (lines, words) in [
         (
             "servers = [\"h\"]\nbundle = \"observe\"",
@@ -131,7 +160,19 @@ fn copies_are_supposed_in_pools_with_a_list() {
         ("servers = [\"h\"]\ncopies = 2", "copies goes with bundle"),
         (
             "servers = [\"h\"]\nbundle = \"on\"\ncopies = 2",
-            "use \"off\" or \"observe\"",
+            "needs a pool_coordinator",
+        ),
+        (
+            "servers = [\"h\"]\nbundle = \"yes\"\ncopies = 2",
+            "use \"off\", \"observe\" or \"on\"",
+        ),
+        (
+            "servers = [\"h\"]\nbundle = \"observe\"\ncopies = 2\ncopies_strict = true",
+            "copies_strict goes with",
+        ),
+        (
+            "dns = \"f:1\"\nbundle = \"on\"\ncopies = 2\npool_coordinator = \"c\"",
+            "changes by itself",
         ),
         (
             "servers = [\"h\"]\nbundle = \"observe\"\ncopies = 9",
@@ -345,7 +386,7 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         "[pools.a]\nservers = [\"h\"]\npool_coordinator = \"h:1\"\n",
-        "3:20: pool_coordinator goes with warm_from, or with distribution = \"adaptive\"\n  |\n\
+        "3:20: pool_coordinator goes with warm_from, with distribution = \"adaptive\", or with bundle = \"on\"\n  |\n\
          3 | pool_coordinator = \"h:1\"\n  |                    ^^^^^\n",
     ),
     (
@@ -461,7 +502,7 @@ const BAD: &[(&str, &str)] = &[
         "[pools.a]\nservers = [\"h\"]\nreqest_timeout = \"1s\"\n",
         "3:1: pool \"a\" has no key \"reqest_timeout\"; did you mean \"request_timeout\"? (it has \
          servers, servers_file, dns, srv, refresh, family, tls, tls_ca, tls_server_name, tls_cert, tls_key, auth_file, distribution, hash, hash_tag, start, coordinator, cluster, connect_timeout, \
-         request_timeout, on_down, allow_flush, warm_from, warm_fill, pool_coordinator, failover, gutter, failover_ttl, flush_on_return, collapse, hot_keys, hot_keys_lease, hot_keys_replicas, copies, bundle)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
+         request_timeout, on_down, allow_flush, warm_from, warm_fill, pool_coordinator, failover, gutter, failover_ttl, flush_on_return, collapse, hot_keys, hot_keys_lease, hot_keys_replicas, bundle, copies, copies_ttl, copies_value_max, copies_strict)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
     ),
     (
         "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"aa\"\n",

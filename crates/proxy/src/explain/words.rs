@@ -1,6 +1,8 @@
 //! An explanation in words.
 
-use evenkeel_proxy_core::{Destination, Explanation, HotSeen, KeyWay, Placing, ServerSeen};
+use evenkeel_proxy_core::{
+    CopiesSeen, Destination, Explanation, HotSeen, KeyWay, Placing, ServerSeen,
+};
 use evenkeel_schemes::stage::Stage;
 use std::fmt::Write;
 
@@ -125,9 +127,25 @@ fn destination_words(out: &mut String, to: &Destination, running: bool) {
     if let Some(hot) = &to.hot {
         row(out, "hot", &hot_words(hot));
     }
+    if let Some(copies) = &to.copies {
+        row(out, "copies", &copies_words(copies));
+    }
     let nobody = if running { "nobody" } else { "unknown" };
     let asked = to.asked.as_deref().unwrap_or(nobody);
     row(out, "asked", &format!("{asked}: {}", to.why));
+}
+
+fn copies_words(copies: &CopiesSeen) -> String {
+    let servers = copies.servers.iter().map(|server| server.name.as_str());
+    let servers: Vec<_> = servers.collect();
+    let mut words = match servers.is_empty() {
+        true => "none: its name would be too long".to_owned(),
+        false => format!("{}: {}", copies.switch, servers.join(", ")),
+    };
+    if let Some(name) = copies.name.as_ref().filter(|_| !servers.is_empty()) {
+        let _ = write!(words, " ({name})");
+    }
+    words
 }
 
 fn hot_words(hot: &HotSeen) -> String {

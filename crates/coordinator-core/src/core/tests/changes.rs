@@ -1,5 +1,7 @@
 //! Changes of pools in steps, and the proxies that follow them.
 
+mod bundles;
+mod bundles_random;
 mod followers;
 mod random;
 mod ring_servers;
@@ -7,8 +9,10 @@ mod ring_slots;
 mod rings;
 
 use super::*;
+use evenkeel_control::bundles::{BundlePlan, BundleWish, FollowedBundle};
 use evenkeel_control::rings::{FollowedRing, RingPlan, RingStep, RingWish};
 use evenkeel_control::{FollowedPool, PoolStep};
+use evenkeel_schemes::copies::Switch;
 
 const INTERVAL_MS: u64 = limits::INTERVAL_CHANGING.as_millis() as u64;
 const PAUSE_MS: u64 = limits::PAUSE_MAX.as_millis() as u64;
@@ -41,6 +45,9 @@ impl Follower {
         reborn.0.boot.0 += 1;
         for followed in &mut reborn.0.pools {
             (followed.told, followed.acknowledged) = (None, 0);
+            if let Some(theirs) = &mut followed.bundle {
+                theirs.plan = None;
+            }
         }
         reborn
     }
@@ -49,11 +56,17 @@ impl Follower {
     fn hear(&mut self, world: &mut World) -> u64 {
         let answer = world.send(&self.0).unwrap();
         for PoolStep {
-            pool, step, ring, ..
+            pool,
+            step,
+            ring,
+            bundle,
         } in answer.pools
         {
             let mut followed = self.0.pools.iter_mut();
             let followed = followed.find(|it| it.pool == pool).expect("it is listed");
+            if !takes_copies(followed, step, bundle) {
+                continue;
+            }
             followed.told = Some(step);
             assert_eq!(followed.ring.is_some(), ring.is_some());
             if let (Some(works_by), Some(told)) = (&mut followed.ring, ring) {
@@ -89,6 +102,20 @@ impl Follower {
         };
         world.send(&last).unwrap();
     }
+}
+
+/// Works by a plan of copies that is told, unless its file says that they are elsewhere. True if the step is one to work by.
+fn takes_copies(followed: &mut FollowedPool, step: Step, plan: Option<BundlePlan>) -> bool {
+    let Some(theirs) = &mut followed.bundle else {
+        assert_eq!(plan, None);
+        return true;
+    };
+    let is_elsewhere = plan.is_some_and(|plan| plan.of != theirs.wish);
+    if is_elsewhere && Switch::at(step.stage) != Switch::Off {
+        return false;
+    }
+    theirs.plan = plan;
+    true
 }
 
 /// Works by the plan that is told, or by the one that is known.

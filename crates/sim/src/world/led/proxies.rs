@@ -11,7 +11,7 @@ use super::super::units::MS;
 use crate::history::Nanos;
 use evenkeel_control::rings::{FollowedRing, RingCounts};
 use evenkeel_control::{FollowedPool, PoolStep};
-use evenkeel_proxy_core::PlannedRing;
+use evenkeel_proxy_core::{PlannedRing, Told};
 use evenkeel_schemes::stage::{Stage, Step};
 use std::sync::Arc;
 
@@ -144,7 +144,16 @@ impl World {
         let p = &mut self.proxies[proxy];
         let now = p.process.now(self.time).monotonic;
         let step = forged.unwrap_or(news.step);
-        p.core.set_step(now, MAP_SOURCE, POOL, Some((step, ring)));
+        p.core.set_step(
+            now,
+            MAP_SOURCE,
+            POOL,
+            Some(Told {
+                step,
+                ring,
+                bundle: None,
+            }),
+        );
         self.settle_proxy(proxy);
     }
 
