@@ -1,8 +1,8 @@
 //! `evenkeel bench relay`: a network path in user space, between any client and any server.
 //!
 //! TCP goes in at one end and comes out at the other later, by [`Path`]: delay, jitter, the pauses that losses
-//! cause, resets, a bound on bytes a second, and the time that a slower server would take for each key. No rights are needed, and the seed fixes what happens to the n-th
-//! connection, as far as its bytes come in the same pieces.
+//! cause, resets, a bound on bytes a second, and the time that a slower server would take for each request line and each key. No rights
+//! are needed, and the seed fixes what happens to the n-th connection, as far as its bytes come in the same pieces.
 //!
 //! One thread, one event loop, a timer of the kernel: each direction of a connection is a queue of pieces with
 //! the times at which they are due.
@@ -10,6 +10,7 @@
 mod keys;
 mod path;
 
+pub use keys::Asked;
 pub use path::Path;
 
 use crate::timer::Timer;
@@ -24,8 +25,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -82,6 +83,10 @@ pub struct RelayArgs {
     #[arg(long, default_value = "0s", value_parser = parse_duration, value_name = "DURATION")]
     pub toll: Duration,
 
+    /// Time that it takes for each request line that is for keys, besides: a multi-get is one line
+    #[arg(long, default_value = "0s", value_parser = parse_duration, value_name = "DURATION")]
+    pub toll_line: Duration,
+
     /// Fixes what happens to which connection
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -98,6 +103,7 @@ pub fn execute_relay(args: &RelayArgs) -> u8 {
         reset: args.reset,
         bytes_per_second: args.bytes_per_second,
         toll: args.toll,
+        toll_line: args.toll_line,
     };
     let run = || -> anyhow::Result<()> {
         let relay = Relay::start(args.listen, args.to.clone(), path, args.seed)?;
@@ -118,6 +124,7 @@ pub fn execute_relay(args: &RelayArgs) -> u8 {
 pub struct Relay {
     /// Where it listens.
     pub address: SocketAddr,
+    asked: Arc<Mutex<Asked>>,
     stop: Arc<AtomicBool>,
     waker: Waker,
     thread: Option<JoinHandle<io::Result<()>>>,
@@ -141,6 +148,7 @@ impl Relay {
             .register(&mut listener, LISTENER, Interest::READABLE)?;
         let (address, waker) = (listener.local_addr()?, Waker::new(poll.registry(), WAKER)?);
         let stop = Arc::new(AtomicBool::new(false));
+        let asked = Arc::default();
         let timer = Timer::new(&poll, TIMER).context("failed to make a timer")?;
         let worker = Worker {
             poll,
@@ -154,16 +162,23 @@ impl Relay {
             pairs: BTreeMap::new(),
             next: 0,
             due: BinaryHeap::new(),
+            asked: Arc::clone(&asked),
             stop: stop.clone(),
         };
         let builder = std::thread::Builder::new().name("relay".into());
         let thread = builder.spawn(move || worker.run());
         Ok(Relay {
             address,
+            asked,
             stop,
             waker,
             thread: Some(thread.context("failed to start a thread")?),
         })
+    }
+
+    /// What has been asked for so far, if the server takes time for it: else it is not counted.
+    pub fn asked(&self) -> Asked {
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until it ends, which it does only by an error.
@@ -204,6 +219,8 @@ struct Worker {
     next: usize,
     /// When something is due for which connection.
     due: BinaryHeap<Reverse<(u64, usize)>>,
+    /// What it shows of what has been asked for.
+    asked: Arc<Mutex<Asked>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -228,8 +245,8 @@ struct Way {
     ended: bool,
     /// Everything has arrived.
     over: bool,
-    /// Counts keys, towards a server that takes its time for them.
-    keys: Option<KeyCounter>,
+    /// Counts what is asked for, towards a server that takes its time for it.
+    counter: Option<KeyCounter>,
 }
 
 /// The connection is over.
@@ -253,6 +270,7 @@ impl Worker {
                 }
             }
             self.deliver(&mut scratch)?;
+            *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = self.lines[0].asked;
         }
         Ok(())
     }
@@ -293,7 +311,7 @@ impl Worker {
             under_way: 0,
             ended: false,
             over: false,
-            keys: (number.is_multiple_of(2) && !self.path.toll.is_zero()).then(KeyCounter::default),
+            counter: (number.is_multiple_of(2) && self.path.has_toll()).then(KeyCounter::default),
         };
         let pair = Pair {
             sockets: [client, server],
@@ -383,9 +401,9 @@ impl Pair {
                 Err(_) => return Err(Over),
             };
             way.ended = count == 0;
-            let keys = way.keys.as_mut();
-            let keys = keys.map_or(0, |keys| keys.count(&scratch[..count]));
-            match way.lane.enter(now_ns, count, keys, line) {
+            let counter = way.counter.as_mut();
+            let asked = counter.map_or_else(Asked::default, |it| it.count(&scratch[..count]));
+            match way.lane.enter(now_ns, count, asked, line) {
                 Fate::Arrives(at) => {
                     way.pieces.push_back((at, scratch[..count].to_vec()));
                     way.under_way += count;

@@ -1,5 +1,6 @@
 //! When bytes arrive at the other end of a network path: pure, from a seed.
 
+use super::keys::Asked;
 use crate::BadUsage;
 use evenkeel_workload::rng::{self, WorkloadRng};
 use serde::Serialize;
@@ -30,6 +31,8 @@ pub struct Path {
     pub bytes_per_second: u64,
     /// Time that the server takes for each key that it is asked for, one after the other; zero for none.
     pub toll: Duration,
+    /// Time that it takes for each request line that is for keys, besides.
+    pub toll_line: Duration,
 }
 
 impl Default for Path {
@@ -43,11 +46,17 @@ impl Default for Path {
             reset: 0.0,
             bytes_per_second: 0,
             toll: Duration::ZERO,
+            toll_line: Duration::ZERO,
         }
     }
 }
 
 impl Path {
+    /// Whether the server takes time for what it is asked for.
+    pub(crate) fn has_toll(&self) -> bool {
+        !self.toll.is_zero() || !self.toll_line.is_zero()
+    }
+
     /// Refuses what is no path.
     ///
     /// # Errors
@@ -93,8 +102,14 @@ impl Lane {
         }
     }
 
-    /// `bytes` enter at `now_ns`, in which requests end for so many `keys`; `line` is the direction that all connections share.
-    pub(crate) fn enter(&mut self, now_ns: u64, bytes: usize, keys: u64, line: &mut Line) -> Fate {
+    /// `bytes` enter at `now_ns`, in which requests end that ask for so much; `line` is the direction that all connections share.
+    pub(crate) fn enter(
+        &mut self,
+        now_ns: u64,
+        bytes: usize,
+        asked: Asked,
+        line: &mut Line,
+    ) -> Fate {
         let mut late = Duration::ZERO;
         for _ in 0..bytes.div_ceil(SEGMENT) {
             if self.happens(self.path.reset) {
@@ -115,7 +130,7 @@ impl Lane {
         };
         let sent_ns = line.send(now_ns, bytes);
         let travels = self.path.delay + jitter + late;
-        let arrives_ns = line.serve(sent_ns + travels.as_nanos() as u64, keys);
+        let arrives_ns = line.serve(sent_ns + travels.as_nanos() as u64, asked);
         self.last_ns = self.last_ns.max(arrives_ns);
         Fate::Arrives(self.last_ns)
     }
@@ -130,9 +145,12 @@ impl Lane {
 pub(crate) struct Line {
     bytes_per_second: u64,
     free_ns: u64,
-    /// What the server at its end takes for a key, and when it has done what it was asked for.
+    /// What the server at its end takes for a key and for a request line, and when it has done what it was asked for.
     toll_ns: u64,
+    toll_line_ns: u64,
     served_ns: u64,
+    /// All that it has been asked for.
+    pub(crate) asked: Asked,
 }
 
 impl Line {
@@ -141,16 +159,21 @@ impl Line {
             bytes_per_second: path.bytes_per_second,
             free_ns: 0,
             toll_ns: path.toll.as_nanos() as u64,
+            toll_line_ns: path.toll_line.as_nanos() as u64,
             served_ns: 0,
+            asked: Asked::default(),
         }
     }
 
-    /// When the server at its end has taken its time for so many keys that get there at this time.
-    fn serve(&mut self, now_ns: u64, keys: u64) -> u64 {
-        if keys == 0 || self.toll_ns == 0 {
+    /// When the server at its end has taken its time for what gets there at this time.
+    fn serve(&mut self, now_ns: u64, asked: Asked) -> u64 {
+        self.asked += asked;
+        let for_keys = asked.keys.saturating_mul(self.toll_ns);
+        let for_lines = asked.lines.saturating_mul(self.toll_line_ns);
+        let takes = for_keys.saturating_add(for_lines);
+        if takes == 0 {
             return now_ns;
         }
-        let takes = keys.saturating_mul(self.toll_ns);
         self.served_ns = self.served_ns.max(now_ns).saturating_add(takes);
         self.served_ns
     }
@@ -171,10 +194,13 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+    const NOTHING: Asked = Asked { lines: 0, keys: 0 };
 
     fn arrivals(path: Path, seed: u64, times: impl Iterator<Item = u64>) -> Vec<Fate> {
         let (mut lane, mut line) = (Lane::new(path, seed, 0), Line::new(&path));
-        times.map(|at| lane.enter(at, 100, 0, &mut line)).collect()
+        times
+            .map(|at| lane.enter(at, 100, NOTHING, &mut line))
+            .collect()
     }
 
     #[test]
@@ -236,35 +262,44 @@ mod tests {
         let mut line = Line::new(&path);
         for n in 1..=10 {
             let lane = &mut lanes[n % 2];
-            let fate = lane.enter(0, 1000, 0, &mut line);
+            let fate = lane.enter(0, 1000, NOTHING, &mut line);
             assert_eq!(fate, Fate::Arrives(n as u64 * MS));
         }
         assert_eq!(
-            lanes[0].enter(50 * MS, 1000, 0, &mut line),
+            lanes[0].enter(50 * MS, 1000, NOTHING, &mut line),
             Fate::Arrives(51 * MS)
         );
     }
 
     #[test]
-    fn a_server_serves_so_many_keys_a_second_one_after_the_other() {
+    fn a_server_serves_lines_and_keys_one_after_the_other() {
         let path = Path {
             delay: Duration::from_millis(10),
             toll: Duration::from_millis(2),
             ..Path::default()
         };
-        let mut lanes = [Lane::new(path, 1, 0), Lane::new(path, 1, 1)];
-        let mut line = Line::new(&path);
-        for n in 1..=10 {
-            let fate = lanes[n % 2].enter(0, 100, 3, &mut line);
-            assert_eq!(fate, Fate::Arrives((10 + 6 * n as u64) * MS));
+        for toll_line in [0, 5] {
+            let path = Path {
+                toll_line: Duration::from_millis(toll_line),
+                ..path
+            };
+            let mut lanes = [Lane::new(path, 1, 0), Lane::new(path, 1, 1)];
+            let mut line = Line::new(&path);
+            let two_lines = Asked { lines: 2, keys: 3 };
+            let takes = 6 + 2 * toll_line;
+            for n in 1..=10 {
+                let fate = lanes[n % 2].enter(0, 100, two_lines, &mut line);
+                assert_eq!(fate, Fate::Arrives((10 + takes * n as u64) * MS));
+            }
+            // What is for no key waits for nobody but what came before it on its connection.
+            let mut third = Lane::new(path, 1, 2);
+            let fate = third.enter(0, 100, NOTHING, &mut line);
+            assert_eq!(fate, Fate::Arrives(10 * MS));
+            let one = Asked { lines: 1, keys: 1 };
+            let fate = third.enter(500 * MS, 9, one, &mut line);
+            assert_eq!(fate, Fate::Arrives((512 + toll_line) * MS));
+            assert_eq!((line.asked.lines, line.asked.keys), (21, 31));
         }
-        // What is for no key waits for nobody but what came before it on its connection.
-        let mut third = Lane::new(path, 1, 2);
-        assert_eq!(third.enter(0, 100, 0, &mut line), Fate::Arrives(10 * MS));
-        assert_eq!(
-            third.enter(500 * MS, 9, 1, &mut line),
-            Fate::Arrives(512 * MS)
-        );
     }
 
     #[test]

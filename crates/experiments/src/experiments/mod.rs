@@ -39,6 +39,7 @@ pub const ALL: &[Experiment] = &[
     rnb::FIGURE_12,
     rnb::FIGURE_13,
     rnb::SCALE,
+    rnb::THROUGHPUT,
     mbal::FIGURE_2,
     mbal::FIGURE_5,
     mbal::FIGURE_6,

@@ -10,8 +10,11 @@ mod figure_9;
 mod graphs;
 mod hole;
 mod items;
+mod judged;
 mod scale;
 mod sources;
+mod throughput;
+mod tolled;
 
 pub(super) use figure_6::FIGURE_6;
 pub(super) use figure_8::FIGURE_8;
@@ -21,6 +24,7 @@ pub(super) use graphs::FIGURE_3;
 pub(super) use hole::FIGURE_2;
 pub(super) use items::FIGURE_13;
 pub(super) use scale::SCALE;
+pub(super) use throughput::THROUGHPUT;
 
 use super::Experiment;
 use evenkeel_placement::config::{PlacementConfig, Server};
