@@ -106,7 +106,8 @@ pub(crate) fn delete_behind(
     let (question, request) = backend.awaited().ok_or(Unfit)?;
     let mut scratch = KeyScratch::default();
     let key = sent_key(question).ok_or(Unfit)?.decode(&mut scratch);
-    let keeping = core.pools.keeping(tag.pool);
+    // Where home has nothing, copies are not to show what it had.
+    let keeping = core.pools.keeping(tag.pool).filter(|_| has_found(reply));
     if keeping.is_some_and(|keeping| outlives_copies(question, &keeping, core.unix)) {
         return show_or_keep(core, now, id, *tag, reply, raw);
     }
@@ -314,6 +315,15 @@ fn show_or_keep(
     };
     client.set_state(tag.slot, state);
     Ok(())
+}
+
+/// Whether a touch, or a read that touches, has met an item.
+fn has_found(reply: &Reply<'_>) -> bool {
+    match reply {
+        Reply::Touched => true,
+        Reply::Meta(meta) => matches!(meta.status, MetaStatus::Done | MetaStatus::Value),
+        _ => false,
+    }
 }
 
 /// What an answer says about the version that a key has since a write.
