@@ -74,19 +74,10 @@ pub fn check_address(text: &str) -> Result<(), BadEndpoint> {
     Endpoint::parse(text).map(|_| ())
 }
 
-fn change_path(pool: &str, what: &str) -> String {
+/// What is asked of a pool that is led: of its change, its ring or its copies.
+fn pool_path(of: &str, pool: &str, what: &str) -> String {
     let pool = utf8_percent_encode(pool, NON_ALPHANUMERIC);
-    format!("/api/v1/changes/{pool}/{what}")
-}
-
-fn ring_path(pool: &str, what: &str) -> String {
-    let pool = utf8_percent_encode(pool, NON_ALPHANUMERIC);
-    format!("/api/v1/rings/{pool}/{what}")
-}
-
-fn bundle_path(pool: &str, what: &str) -> String {
-    let pool = utf8_percent_encode(pool, NON_ALPHANUMERIC);
-    format!("/api/v1/bundles/{pool}/{what}")
+    format!("/api/v1/{of}/{pool}/{what}")
 }
 
 impl ApiClient {
@@ -226,7 +217,7 @@ impl ApiClient {
     /// It cannot be reached or cannot save the wish, knows no such pool (`unknown_pool`), or cannot go there: see
     /// [`ChangeRefusal`](evenkeel_coordinator_core::ChangeRefusal).
     pub fn begin_change(&self, pool: &str, request: &BeginRequest) -> ClientResult<ChangeView> {
-        self.post(&change_path(pool, "begin"), request)
+        self.post(&pool_path("changes", pool, "begin"), request)
     }
 
     /// Takes the change of a pool back; returns it as it is then.
@@ -236,7 +227,7 @@ impl ApiClient {
     /// It cannot be reached or cannot save the wish, knows no such pool (`unknown_pool`), or there is no way back
     /// (`past_return`, `unconfirmed`).
     pub fn withdraw_change(&self, pool: &str) -> ClientResult<ChangeView> {
-        self.post(&change_path(pool, "withdraw"), &())
+        self.post(&pool_path("changes", pool, "withdraw"), &())
     }
 
     /// Forgets the change of a pool that nobody follows any more.
@@ -246,7 +237,7 @@ impl ApiClient {
     /// It cannot be reached or cannot save that, knows no such pool (`unknown_pool`), or somebody follows it
     /// (`still_followed`).
     pub fn forget_change(&self, pool: &str) -> ClientResult<ForgottenPoolView> {
-        self.post(&change_path(pool, "forget"), &())
+        self.post(&pool_path("changes", pool, "forget"), &())
     }
 
     /// The rings of all pools whose hash space follows the load.
@@ -264,7 +255,7 @@ impl ApiClient {
     ///
     /// It cannot be reached, or knows no such pool (`unknown_pool`) or no ring of it (`no_ring`).
     pub fn ring_plan(&self, pool: &str) -> ClientResult<RingPlan> {
-        self.get(&ring_path(pool, "plan"))
+        self.get(&pool_path("rings", pool, "plan"))
     }
 
     /// Lets parts of a pool's ring change hands; returns it as it is then, which is before anybody has followed. To take it back,
@@ -275,7 +266,7 @@ impl ApiClient {
     /// It cannot be reached or cannot save the order, knows no such pool (`unknown_pool`), or cannot move so: see
     /// [`ChangeRefusal`](evenkeel_coordinator_core::ChangeRefusal).
     pub fn begin_ring_move(&self, pool: &str, request: &RingMoveRequest) -> ClientResult<RingView> {
-        self.post(&ring_path(pool, "moves"), request)
+        self.post(&pool_path("rings", pool, "moves"), request)
     }
 
     /// Lets a server of a pool's ring come or go; returns it as it is then, which is before anybody has followed.
@@ -288,7 +279,7 @@ impl ApiClient {
         pool: &str,
         request: &RingServerRequest,
     ) -> ClientResult<RingView> {
-        self.post(&ring_path(pool, "servers"), request)
+        self.post(&pool_path("rings", pool, "servers"), request)
     }
 
     /// Changes how a pool's ring follows its load; returns it as it is then.
@@ -297,7 +288,7 @@ impl ApiClient {
     ///
     /// It cannot be reached or cannot save that, knows no such pool (`unknown_pool`), or a setting is out of its range.
     pub fn set_ring(&self, pool: &str, request: &RingSettingsRequest) -> ClientResult<RingView> {
-        let (path, body) = (ring_path(pool, "settings"), self.body(request)?);
+        let (path, body) = (pool_path("rings", pool, "settings"), self.body(request)?);
         self.call(|endpoint| self.line.put(endpoint, &path, &body))
     }
 
@@ -321,7 +312,7 @@ impl ApiClient {
         pool: &str,
         request: &BundleSwitchRequest,
     ) -> ClientResult<BundleView> {
-        self.post(&bundle_path(pool, "on"), request)
+        self.post(&pool_path("bundles", pool, "on"), request)
     }
 
     /// Likewise off.
@@ -334,7 +325,7 @@ impl ApiClient {
         pool: &str,
         request: &BundleSwitchRequest,
     ) -> ClientResult<BundleView> {
-        self.post(&bundle_path(pool, "off"), request)
+        self.post(&pool_path("bundles", pool, "off"), request)
     }
 
     /// The last map changes, oldest first.

@@ -15,15 +15,12 @@ pub(crate) struct DeletionId(Key);
 impl DeletionId {
     /// As the slot in a delete's tag.
     pub fn slot(self) -> u64 {
-        u64::from(self.0.generation) << 32 | u64::from(self.0.slot)
+        self.0.to_number()
     }
 
     /// Behind which write a request deletes, if it is one that does.
     pub fn of(tag: &Tag) -> Option<Self> {
-        (tag.asker == Asker::Deletion).then_some(DeletionId(Key {
-            slot: tag.slot as u32,
-            generation: (tag.slot >> 32) as u32,
-        }))
+        (tag.asker == Asker::Deletion).then_some(DeletionId(Key::of_number(tag.slot)))
     }
 }
 

@@ -19,15 +19,12 @@ pub(crate) struct OperationId(Key);
 impl OperationId {
     /// As the slot in a step's tag.
     pub fn slot(self) -> u64 {
-        u64::from(self.0.generation) << 32 | u64::from(self.0.slot)
+        self.0.to_number()
     }
 
     /// Whose step a request is, if it is one.
     pub fn of_step(tag: &Tag) -> Option<Self> {
-        (tag.asker == Asker::Step).then_some(OperationId(Key {
-            slot: tag.slot as u32,
-            generation: (tag.slot >> 32) as u32,
-        }))
+        (tag.asker == Asker::Step).then_some(OperationId(Key::of_number(tag.slot)))
     }
 }
 

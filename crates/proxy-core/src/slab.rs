@@ -10,6 +10,21 @@ pub struct Key {
     pub generation: u32,
 }
 
+impl Key {
+    /// In one number, for the tag of a request.
+    pub(crate) fn to_number(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.slot)
+    }
+
+    /// The key that is this number.
+    pub(crate) fn of_number(number: u64) -> Self {
+        Key {
+            slot: number as u32,
+            generation: (number >> 32) as u32,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     entries: Vec<Entry<T>>,

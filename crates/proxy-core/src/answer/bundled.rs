@@ -15,7 +15,6 @@ use crate::stats::counters::Tally;
 use crate::under_way::copies::{begin_fill, begin_refresh};
 use crate::under_way::second_round::{KeyLeft, ask_homes};
 use crate::worker::ProxyCore;
-use evenkeel_protocol::compose::answer;
 use evenkeel_protocol::{Reply, Value};
 use evenkeel_schemes::copies::{Found, Header, PREFIX_LEN, Read, is_copy, read};
 use evenkeel_schemes::mark::is_mark;
@@ -62,7 +61,7 @@ fn one_value(
     let tag = request.tag;
     request.saw(raw.len(), Tally::GetHit);
     if !is_copy(value.key) {
-        show_value(core, &tag, slot, value, raw);
+        show_value(core, &tag, slot, value, Some(raw));
         return Ok(());
     }
     let copied = Header::parse(value.data).filter(|_| !is_mark(value.flags));
@@ -71,9 +70,7 @@ fn one_value(
         None if is_mark(value.flags) => Found::Mark,
         None => Found::Nothing,
     };
-    let bundled = core.pools.bundled(tag.pool);
-    let most = bundled.and_then(|(bundled, _)| bundled.by.keeping());
-    let most = most.map_or(0, |keeping| keeping.ttl);
+    let most = core.pools.keeping(tag.pool).map_or(0, |it| it.ttl);
     match (read(found, core.unix, most, core.random.u32()), copied) {
         (Read::Show { refresh }, Some((header, data))) => {
             let item = Value {
@@ -82,7 +79,7 @@ fn one_value(
                 data,
                 cas: Some(Version(header.unique)),
             };
-            show_value(core, &tag, slot, &item, b"");
+            show_value(core, &tag, slot, &item, None);
             if refresh {
                 begin_refresh(core, now, tag.pool, value.key, id);
             }
@@ -100,8 +97,14 @@ fn one_value(
     Ok(())
 }
 
-/// Keeps a value for its turn: as the server has said it, or what it is of a copy, of which there are no bytes to be sent on.
-fn show_value(core: &mut ProxyCore, tag: &Tag, slot: u64, value: &Value<'_>, raw: &[u8]) {
+/// Keeps a value for its turn: as the server has sent it, or what a copy says of it.
+fn show_value(
+    core: &mut ProxyCore,
+    tag: &Tag,
+    slot: u64,
+    value: &Value<'_>,
+    as_sent: Option<&[u8]>,
+) {
     let Some(client) = core.clients.get_mut(tag.client) else {
         return;
     };
@@ -111,24 +114,16 @@ fn show_value(core: &mut ProxyCore, tag: &Tag, slot: u64, value: &Value<'_>, raw
     };
     let (shown_as, rename) = (place.show, core.routing.renames.get(place.rename));
     let mut bytes = core.spare.take();
-    if raw.is_empty() {
-        let mut renamed = Vec::new();
-        let key = match rename {
-            None => value.key,
-            Some(rename) => {
-                rename.to_outside(value.key, &mut renamed);
-                &renamed
+    match as_sent {
+        Some(raw) => show::value_as_sent(&mut bytes, rename, value, raw),
+        None => {
+            let cas = value.cas.filter(|_| shows_unique(shown_as));
+            show::named_value(&mut bytes, rename, &Value { cas, ..*value });
+            if let Some((bundled, _)) = core.pools.bundled(tag.pool) {
+                bundled.counts.copies_hit += 1;
             }
-        };
-        let cas = value.cas.filter(|_| shows_unique(shown_as));
-        answer::value(&mut bytes, key, value.flags, value.data, cas);
-        count_hit(core, tag);
-    } else {
-        show::value_as_sent(&mut bytes, rename, value, raw);
+        }
     }
-    let Some(client) = core.clients.get_mut(tag.client) else {
-        return;
-    };
     client.saw_answer(bytes.len());
     let answered = Answered {
         bytes,
@@ -140,12 +135,6 @@ fn show_value(core: &mut ProxyCore, tag: &Tag, slot: u64, value: &Value<'_>, raw
 
 fn shows_unique(shown_as: Show) -> bool {
     matches!(shown_as, Show::Value { with_cas: true, .. })
-}
-
-fn count_hit(core: &mut ProxyCore, tag: &Tag) {
-    if let Some((bundled, _)) = core.pools.bundled(tag.pool) {
-        bundled.counts.copies_hit += 1;
-    }
 }
 
 /// The end of the answer: copies that are left are asked at home, other keys are misses, or have failed.
@@ -164,10 +153,7 @@ fn rest_of_line(
     let tag = request.tag;
     let mut left = Vec::new();
     if let Some(client) = core.clients.get_mut(tag.client) {
-        let mut start = without_newline(question).iter().position(|it| *it == b' ');
-        for &GroupKey { slot, end, .. } in &group.keys {
-            let name = &question[start.map_or(0, |space| space + 1)..end as usize];
-            start = Some(end as usize);
+        for (GroupKey { slot, .. }, name) in group.names(question) {
             let place = client.slot(slot);
             let Some(shown_as) = place.filter(|it| it.is_waiting()).map(|it| it.show) else {
                 continue;

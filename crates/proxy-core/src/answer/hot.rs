@@ -18,7 +18,6 @@ use crate::under_way::again::ask_home;
 use crate::worker::ProxyCore;
 use evenkeel_hotkeys::client::{Answer, Verdict};
 use evenkeel_hotkeys::plain::NAME_PREFIX_LEN;
-use evenkeel_protocol::compose::answer;
 use evenkeel_protocol::{Reply, Value};
 use evenkeel_types::{Instant, Version};
 
@@ -223,15 +222,7 @@ impl Shown<'_> {
                     true => Some(cas.ok_or(Unfit)?),
                     false => None,
                 };
-                let mut renamed = Vec::new();
-                let key = match rename {
-                    None => key,
-                    Some(rename) => {
-                        rename.to_outside(key, &mut renamed);
-                        &renamed
-                    }
-                };
-                answer::value(out, key, value.flags, value.data, cas);
+                show::named_value(out, rename, &Value { key, cas, ..*value });
                 Ok(Tally::GetHit)
             }
             (Reply::Value(value), _) => {

@@ -2,9 +2,8 @@
 
 use crate::answer::done::done;
 use crate::answer::moved::take_moved;
-use crate::answer::settle::delete_behind;
+use crate::answer::settle::{awaited_key, delete_behind};
 use crate::client::{Answered, State};
-use crate::composed::sent_key;
 use crate::ids::BackendId;
 use crate::pipe::backend::Peer;
 use crate::pipe::in_flight::{Progress, Tag};
@@ -16,7 +15,7 @@ use crate::under_way::deletions::delete_copies;
 use crate::under_way::operation::{Own, own_answered};
 use crate::warm::with_status;
 use crate::worker::ProxyCore;
-use evenkeel_protocol::{KeyScratch, Reply};
+use evenkeel_protocol::Reply;
 use evenkeel_types::Instant;
 
 /// A part of the answer to a quiet command and the `mn` behind it.
@@ -112,10 +111,9 @@ fn delete_behind_quiet(
         backend.awaited().ok_or(Unfit)?.1.progress = Progress::Answered;
         return Ok(());
     }
+    let key = awaited_key(core, id)?;
     let backend = core.backends.get_mut(id).ok_or(Unfit)?;
-    let (question, request) = backend.awaited().ok_or(Unfit)?;
-    let mut scratch = KeyScratch::default();
-    let key: Box<[u8]> = sent_key(question).ok_or(Unfit)?.decode(&mut scratch).into();
+    let (_, request) = backend.awaited().ok_or(Unfit)?;
     let client = core.clients.get_mut(tag.client);
     let slot = client.and_then(|client| client.slot(tag.slot));
     let tally = slot.map_or(Tally::Nothing, |slot| hidden_tally(slot.show));

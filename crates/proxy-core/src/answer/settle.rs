@@ -93,6 +93,15 @@ fn settle_for(
     }
 }
 
+/// The key of the awaited request, as it is stored.
+pub(crate) fn awaited_key(core: &mut ProxyCore, id: BackendId) -> Result<Box<[u8]>, Unfit> {
+    let backend = core.backends.get_mut(id).ok_or(Unfit)?;
+    let (question, _) = backend.awaited().ok_or(Unfit)?;
+    let mut scratch = KeyScratch::default();
+    let key = sent_key(question).ok_or(Unfit)?;
+    Ok(key.decode(&mut scratch).into())
+}
+
 /// The answer to a write is there: it is kept until its copies are deleted.
 pub(crate) fn delete_behind(
     core: &mut ProxyCore,
@@ -102,10 +111,9 @@ pub(crate) fn delete_behind(
     reply: &Reply<'_>,
     raw: &[u8],
 ) -> Result<(), Unfit> {
+    let key = awaited_key(core, id)?;
     let backend = core.backends.get_mut(id).ok_or(Unfit)?;
     let (question, request) = backend.awaited().ok_or(Unfit)?;
-    let mut scratch = KeyScratch::default();
-    let key = sent_key(question).ok_or(Unfit)?.decode(&mut scratch);
     // Where home has nothing, copies are not to show what it had.
     let keeping = core.pools.keeping(tag.pool).filter(|_| has_found(reply));
     if keeping.is_some_and(|keeping| outlives_copies(question, &keeping, core.unix)) {
@@ -124,7 +132,6 @@ pub(crate) fn delete_behind(
             tally,
         };
     }
-    let key: Box<[u8]> = key.into();
     delete_copies(core, now, tag, &key, answered);
     Ok(())
 }

@@ -247,6 +247,17 @@ impl Group {
         self.done - self.missed
     }
 
+    /// All keys of the line, done or not, each with what it is called there.
+    pub fn names<'l>(&self, line: &'l [u8]) -> impl Iterator<Item = (GroupKey, &'l [u8])> {
+        // Before the first key stands the command, and one space.
+        let mut start = line.iter().position(|byte| *byte == b' ').unwrap_or(0);
+        self.keys.iter().map(move |key| {
+            let name = &line[start + 1..key.end as usize];
+            start = key.end as usize;
+            (*key, name)
+        })
+    }
+
     /// All keys that are not done, and their places in the line.
     pub fn left(&self) -> impl Iterator<Item = (GroupKey, Range<usize>)> {
         let mut start = self.done_end;

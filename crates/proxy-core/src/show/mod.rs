@@ -145,6 +145,20 @@ pub(crate) fn value_as_sent(
     }
 }
 
+/// A value as the application calls its key, with the unique if it is to be shown.
+#[inline]
+pub(crate) fn named_value(out: &mut Vec<u8>, rename: Option<&Rename>, value: &Value<'_>) {
+    let mut renamed = Vec::new();
+    let key = match rename {
+        None => value.key,
+        Some(rename) => {
+            rename.to_outside(value.key, &mut renamed);
+            &renamed
+        }
+    };
+    answer::value(out, key, value.flags, value.data, value.cas);
+}
+
 /// Appends what begins with a `VALUE` of a server, without so many bytes that stand before the application's key.
 #[inline(always)]
 pub(crate) fn put_value(out: &mut Vec<u8>, before_key: usize, value: &[u8]) {
@@ -205,15 +219,13 @@ fn value(
             } else {
                 None
             };
-            let (key, client_flags) = (key_of(question), client_flags.ok_or(Unfit)?);
-            match rename {
-                None => answer::value(out, key, client_flags, data, cas),
-                Some(rename) => {
-                    let mut renamed = Vec::new();
-                    rename.to_outside(key, &mut renamed);
-                    answer::value(out, &renamed, client_flags, data, cas);
-                }
-            }
+            let value = Value {
+                key: key_of(question),
+                flags: client_flags.ok_or(Unfit)?,
+                data,
+                cas,
+            };
+            named_value(out, rename, &value);
             Ok(Tally::GetHit)
         }
         Reply::Meta(MetaReply {

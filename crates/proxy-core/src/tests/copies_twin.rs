@@ -1,7 +1,9 @@
 //! Random commands through a proxy that keeps copies of items, while these are switched on and off, and several real server cores, against one
 //! server core that is asked directly: an application cannot tell the difference.
 
-use super::twin::{SERVERS, Server, command, flushing, numbers, servers};
+use super::twin::{
+    SERVERS, Server, answer_in_part, command, flushing, lines_without_uniques, numbers, servers,
+};
 use super::world::{SOURCE, World};
 use crate::*;
 use evenkeel_control::bundles::BundlePlan;
@@ -81,7 +83,7 @@ fn exchange(
             world.send(client, piece);
             left = rest;
         }
-        answer(world, servers, below);
+        answer_in_part(world, servers, below);
         match below(40) {
             0..2 => coordinator.go_on(world, below),
             // What waits for its turn is looked at.
@@ -91,27 +93,6 @@ fn exchange(
         received += &world.received(client);
     }
     received
-}
-
-/// A server answers a part of what it was asked.
-fn answer(world: &mut World, servers: &mut [Server], below: &mut impl FnMut(usize) -> usize) {
-    let at = below(servers.len());
-    let (server, port) = (&mut servers[at], 101 + at as u16);
-    server.ask(&world.asked_bytes(port));
-    if !server.output.is_empty() {
-        let count = 1 + below(server.output.len());
-        let piece: Vec<u8> = server.output.drain(..count).collect();
-        world.reply(port, piece);
-    }
-}
-
-/// Lines without CAS uniques, which each server counts for itself.
-fn lines(text: &str) -> Vec<String> {
-    let without = |line: &str| match line.split(' ').collect::<Vec<_>>()[..] {
-        ["VALUE", key, flags, len, _] => format!("VALUE {key} {flags} {len}"),
-        _ => line.to_owned(),
-    };
-    text.split("\r\n").map(without).collect()
 }
 
 #[test]
@@ -148,14 +129,17 @@ fn servers_with_copies_are_one_memcached() {
             let all = (&mut world, &mut coordinator);
             let received = exchange(all, &mut servers, client, &pipeline, &mut below);
             let expected = String::from_utf8(std::mem::take(&mut twin.output)).unwrap();
-            let (received, expected) = (lines(&received), lines(&expected));
+            let (received, expected) = (
+                lines_without_uniques(&received),
+                lines_without_uniques(&expected),
+            );
             let step = coordinator.step;
             assert!(
                 received == expected,
                 "seed {seed} {step:?} {pipeline}\n{received:#?}\n{expected:#?}"
             );
             // What is done behind answers comes to its end, or not.
-            (0..below(300)).for_each(|_| answer(&mut world, &mut servers, &mut below));
+            (0..below(300)).for_each(|_| answer_in_part(&mut world, &mut servers, &mut below));
         }
         let counted = world.core.pool_stats()[0].bundles.expect("counts");
         counts.copies_hit += counted.copies_hit;

@@ -1,7 +1,9 @@
 //! Random commands through a proxy whose ring passes from plan to plan, steps coming in the middle of them, and several real server cores,
 //! against one server core that is asked directly: an application cannot tell the difference, but for misses while items are brought.
 
-use super::twin::{SERVERS, Server, flushing, numbers, servers};
+use super::twin::{
+    SERVERS, Server, answer_in_part, flushing, lines_without_uniques, numbers, servers,
+};
 use super::world::{SOURCE, World, placement};
 use crate::*;
 use evenkeel_control::rings::{RingMove, RingPlan};
@@ -147,14 +149,7 @@ fn exchange(
             world.send(client, piece);
             left = rest;
         }
-        let at = below(servers.len());
-        let (server, port) = (&mut servers[at], 101 + at as u16);
-        server.ask(&world.asked_bytes(port));
-        if !server.output.is_empty() {
-            let count = 1 + below(server.output.len());
-            let piece: Vec<u8> = server.output.drain(..count).collect();
-            world.reply(port, piece);
-        }
+        answer_in_part(world, servers, below);
         match below(40) {
             0..2 => coordinator.go_on(world, below),
             // What waits for its turn is looked at.
@@ -164,15 +159,6 @@ fn exchange(
         received += &world.received(client);
     }
     received
-}
-
-/// Lines without CAS uniques, which each server counts for itself.
-fn lines(text: &str) -> Vec<String> {
-    let without = |line: &str| match line.split(' ').collect::<Vec<_>>()[..] {
-        ["VALUE", key, flags, len, _] => format!("VALUE {key} {flags} {len}"),
-        _ => line.to_owned(),
-    };
-    text.split("\r\n").map(without).collect()
 }
 
 /// Whether nothing was received that is not expected, and nothing but values is missing.
@@ -217,7 +203,10 @@ fn a_ring_whose_parts_change_hands_is_one_memcached() {
             let all = (&mut world, &mut coordinator);
             let received = exchange(all, &mut servers, client, &pipeline, &mut below);
             let expected = String::from_utf8(std::mem::take(&mut twin.output)).unwrap();
-            let (received, expected) = (lines(&received), lines(&expected));
+            let (received, expected) = (
+                lines_without_uniques(&received),
+                lines_without_uniques(&expected),
+            );
             // Of several gets of a key one brings the item, and the others may meet its placeholder.
             let is_right = match coordinator.brings() && !brought {
                 true => is_but_for_misses(&received, &expected),

@@ -134,8 +134,7 @@ pub(crate) fn step_answered(
             false => Some(fetched(meta)),
             true => {
                 let chance = core.random.u32();
-                let bundled = core.pools.bundled(pool);
-                let keeping = bundled.and_then(|(bundled, _)| bundled.by.keeping());
+                let keeping = core.pools.keeping(pool);
                 keeping.and_then(|keeping| copy_of(meta, &keeping, core.unix, chance))
             }
         };

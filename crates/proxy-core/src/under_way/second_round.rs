@@ -1,6 +1,5 @@
 //! The second round of a multi-get whose keys have copies: what was not at a copy, or could not be asked there, is asked at home. There is no third.
 
-use crate::composed::without_newline;
 use crate::drafts::{Line, LineKey};
 use crate::pipe::in_flight::{Progress, Question, Tag};
 use crate::under_way::lines::{add_to_draft, send_drafts};
@@ -58,7 +57,7 @@ pub(crate) fn ask_homes(core: &mut ProxyCore, now: Instant, tag: &Tag, keys: &[K
 
 /// A line that asks for copies will not be answered: all that it has asked for, and was not answered, is asked at home.
 pub(crate) fn ask_elsewhere(core: &mut ProxyCore, now: Instant, question: &Question) {
-    let (tag, line) = (question.tag, without_newline(&question.bytes));
+    let (tag, line) = (question.tag, &question.bytes);
     let Progress::Group(group) = &question.progress else {
         return;
     };
@@ -66,16 +65,12 @@ pub(crate) fn ask_elsewhere(core: &mut ProxyCore, now: Instant, question: &Quest
         return;
     };
     let with_cas = line.starts_with(b"gets ");
-    let mut start = line.iter().position(|it| *it == b' ').unwrap_or(0);
     let mut left = Vec::new();
-    for key in &group.keys {
-        let name = &line[start + 1..key.end as usize];
-        start = key.end as usize;
+    for (key, name) in group.names(line) {
         if client.slot(key.slot).is_some_and(|slot| slot.is_waiting()) {
-            let own = if is_copy(name) {
-                &name[PREFIX_LEN..]
-            } else {
-                name
+            let own = match is_copy(name) {
+                true => &name[PREFIX_LEN..],
+                false => name,
             };
             left.push(KeyLeft {
                 slot: key.slot,
