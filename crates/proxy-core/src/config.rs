@@ -2,6 +2,7 @@
 
 use crate::bundles::Bundles;
 use crate::limits::{CONNECT_TIMEOUT, FAILOVER_TTL, OUT_CLOSE, REQUEST_TIMEOUT, REQUESTS_PER_TURN};
+use crate::racks::Racks;
 use crate::routes::RouteTable;
 use crate::server_list::ServerList;
 use core::fmt;
@@ -58,6 +59,8 @@ pub struct ProxyConfig {
     pub access: Access,
     /// Whether the first key of a multi-get may be a limit.
     pub limit_keys: bool,
+    /// Which racks there are, and who is in which.
+    pub racks: Arc<Racks>,
     /// Which requests are logged; none without it.
     pub request_log: Option<RequestLogConfig>,
 }
@@ -262,6 +265,7 @@ impl ProxyConfig {
             revision: Revision::default(),
             access: Access::default(),
             limit_keys: false,
+            racks: Arc::default(),
             request_log: None,
         }
     }

@@ -108,6 +108,7 @@ pub(crate) fn take_over(core: &mut ProxyCore, now: Instant, config: &Arc<ProxyCo
         }
     }
     take_over_log(core, config.request_log.as_ref());
+    core.backends.find_racks(&config.racks);
     core.backends.look_for_outages();
     if core.pools.look_for_hot_keys() {
         // The first slot begins with the first look at the clock.

@@ -24,6 +24,7 @@ use crate::under_way::retry::retry_parked;
 use crate::under_way::say::{forget_client, resume};
 use crate::under_way::stages::settle_steps;
 use crate::worker::ProxyCore;
+use core::net::IpAddr;
 use core::time::Duration;
 use evenkeel_protocol::auth::{Protocols, opening};
 use evenkeel_types::map::ClusterMap;
@@ -273,8 +274,12 @@ impl ProxyCore {
         }
     }
 
-    /// The connection stands.
-    pub fn backend_connected(&mut self, id: BackendId) {
+    /// The connection stands; `address` is where it goes, if that is known.
+    pub fn backend_connected(&mut self, id: BackendId, address: Option<IpAddr>) {
+        if let Some(backend) = self.backends.get_mut(id) {
+            backend.address = address.or(backend.address);
+            backend.find_rack(&self.config.racks);
+        }
         let backend = self.backends.get(id);
         if let Some(Link::Connecting { until }) = backend.map(|backend| backend.link) {
             self.greet(id, until);

@@ -23,7 +23,7 @@
 //!
 //! From the bottom to the top; each imports only what stands before it.
 //!
-//! - Words: `limits`, `ids`, `config`, `routes/`, `failure` (why the proxy answers with an error),
+//! - Words: `limits`, `ids`, `config`, `routes/`, `racks`, `failure` (why the proxy answers with an error),
 //!   `show/` (answers in the application's words), `stats/` (what is counted, and how it is told).
 //! - Parts of a worker, each with its data: `client` and `clients`, `pipe/` (connections to servers), `pool/`
 //!   (which server, also of hot keys and while servers are out of use), `parked`, `flushes`, `operations`, `drafts`,
@@ -97,6 +97,7 @@ mod parked;
 mod pipe;
 mod places;
 mod pool;
+mod racks;
 mod random;
 mod request;
 mod request_log;
@@ -129,6 +130,7 @@ pub use ids::{BackendId, ClientId};
 pub use logged::LoggedRequest;
 pub use output::{AddressTicket, Output, StatsTicket};
 pub use pool::grain_counts::RingCounted;
+pub use racks::{NO_RACK, Racks};
 pub use request_log::SLOW_LOGGED_PER_SECOND_MAX;
 pub use ring::{PlannedRing, Told};
 pub use routes::{

@@ -11,6 +11,7 @@ use crate::stats::process::{BackendStats, PoolStats, WorkerCounts};
 use crate::stats::route_stats::{RouteName, RouteStats};
 use crate::worker::ProxyCore;
 use evenkeel_types::{Epoch, Instant};
+use std::sync::Arc;
 
 impl ProxyCore {
     /// Counts of this worker.
@@ -34,6 +35,7 @@ impl ProxyCore {
             routes: self.route_stats(),
             pools: self.pool_stats(),
             hot_keys: self.hot_keys(now),
+            racks: Arc::clone(&self.config.racks),
         }
     }
 
@@ -41,7 +43,8 @@ impl ProxyCore {
     pub fn backends(&self) -> Vec<BackendStats> {
         let stats = self.backends.iter().map(|backend| {
             let pool = self.pools.get(backend.pool);
-            backend.stats(pool.map(|pool| pool.name.to_string()).unwrap_or_default())
+            let pool = pool.map(|pool| pool.name.to_string());
+            backend.stats(self.now, pool.unwrap_or_default(), &self.config.racks)
         });
         stats.collect()
     }

@@ -147,6 +147,10 @@ pub struct Args {
     #[arg(long, value_name = "HOST", env = "EVENKEEL_ADVERTISE")]
     pub advertise: Option<String>,
 
+    /// Rack that the proxy stands in, one of [topology.racks] [default: the one that has the address of --advertise]
+    #[arg(long, value_name = "NAME", env = "EVENKEEL_PROXY_RACK")]
+    pub rack: Option<String>,
+
     /// Address of an HTTP port for /metrics, /healthz and /readyz; without it there is none
     #[arg(long, value_name = "ADDR:PORT", env = "EVENKEEL_PROXY_ADMIN")]
     pub admin: Option<SocketAddr>,

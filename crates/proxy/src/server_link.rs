@@ -103,7 +103,8 @@ impl ServerLink {
                 Err(error) => return Err(error),
             }
             self.connected = true;
-            core.backend_connected(self.id);
+            let address = self.socket().peer_address();
+            core.backend_connected(self.id, address.map(|address| address.ip()));
             self.tell_round_trip(core);
         }
         Ok(!std::mem::replace(&mut self.writable, true))
@@ -111,14 +112,17 @@ impl ServerLink {
 
     /// Tells how long the way to the server takes, once the connection stands.
     pub fn tell_round_trip(&self, core: &mut ProxyCore) {
-        let stream = match &self.wire {
-            Wire::Plain(stream) => stream,
-            Wire::Tls(stream) => stream.socket(),
-        };
         if self.connected
-            && let Some(shortest) = shortest_round_trip(stream)
+            && let Some(shortest) = shortest_round_trip(self.socket())
         {
             core.backend_round_trip(self.id, shortest);
+        }
+    }
+
+    fn socket(&self) -> &Stream {
+        match &self.wire {
+            Wire::Plain(stream) => stream,
+            Wire::Tls(stream) => stream.socket(),
         }
     }
 

@@ -39,6 +39,9 @@ pub(crate) fn take_answers(
     input: &[u8],
 ) -> usize {
     let consumed = read_answers(core, now, id, input);
+    if let Some(backend) = core.backends.get_mut(id) {
+        backend.counters.received_bytes += consumed as u64;
+    }
     go_on_with_ripe(core, now);
     if core.backends.get(id).is_some_and(Backend::lets_through) {
         shed(core, now, id);

@@ -447,6 +447,10 @@ fn server_seen(core: &ProxyCore, id: BackendId, running: bool) -> Option<ServerS
     Some(ServerSeen {
         name: backend.full_name(),
         address: format!("{host}:{}", backend.port),
+        rack: backend
+            .rack
+            .map(|rack| core.config.racks.name(Some(rack)).to_owned()),
+        distance_us: backend.stopwatch.distance_us(core.now).filter(|_| running),
         health: running.then(|| HealthSeen {
             standing: match backend.peer {
                 Peer::Memcached => backend.health.standing_name().into(),

@@ -174,6 +174,10 @@ pub struct ServerSeen {
     pub name: String,
     /// Where it is.
     pub address: String,
+    /// Its rack, if that is known.
+    pub rack: Option<String>,
+    /// The shortest time that it took to answer in the last minute, in microseconds.
+    pub distance_us: Option<u64>,
     /// How it is, as far as the worker of the proxy knows that was asked.
     pub health: Option<HealthSeen>,
 }

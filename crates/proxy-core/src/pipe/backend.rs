@@ -37,12 +37,15 @@ use crate::pipe::queue::Queue;
 use crate::pipe::speech::Speech;
 use crate::pipe::streaming::Streaming;
 use crate::pipe::window::Window;
+use crate::racks::Racks;
 use crate::stats::counters::BackendCounters;
 use crate::stats::per_route::PerRoute;
 use crate::stats::process::BackendStats;
 use crate::stats::stopwatch::{Finished, Stopwatch};
+use core::net::IpAddr;
 use core::time::Duration;
 use evenkeel_hotkeys::burden::{RecentRequests, burden};
+use evenkeel_schemes::locality::topology::RackId;
 use evenkeel_types::{Instant, WorkerRef};
 use std::sync::Arc;
 
@@ -153,6 +156,10 @@ pub(crate) struct Backend {
     /// Whether the driver has been told that there is something to write.
     pub write_queued: bool,
     pub counters: BackendCounters,
+    /// Where its connections go, once one stood.
+    pub address: Option<IpAddr>,
+    /// The rack that it stands in, if that is known.
+    pub rack: Option<RackId>,
 }
 
 impl Backend {
@@ -203,6 +210,8 @@ impl Backend {
             retired: false,
             write_queued: false,
             counters: BackendCounters::default(),
+            address: None,
+            rack: None,
         }
     }
 
@@ -434,6 +443,8 @@ impl Backend {
 
     /// The driver wrote `count` bytes of [`Backend::output`].
     pub fn wrote(&mut self, now: Instant, count: usize) {
+        self.counters.sends += 1;
+        self.counters.sent_bytes += count as u64;
         match self.link {
             Link::Greeting { .. } => self.greeting.consume(count),
             Link::Ready => {
@@ -575,6 +586,11 @@ impl Backend {
         }
     }
 
+    /// Looks where it stands.
+    pub fn find_rack(&mut self, racks: &Racks) {
+        self.rack = racks.of_server(&self.host, self.port, self.address);
+    }
+
     /// Its name in statistics: with the worker's number where there are several.
     pub fn full_name(&self) -> String {
         match self.peer {
@@ -583,8 +599,8 @@ impl Backend {
         }
     }
 
-    /// What statistics show of it; `pool` is the name of its pool.
-    pub fn stats(&self, pool: String) -> BackendStats {
+    /// What statistics show of it now; `pool` is the name of its pool.
+    pub fn stats(&self, now: Instant, pool: String, racks: &Racks) -> BackendStats {
         let window = (!self.window.is_open()).then(|| self.window.size() as u64);
         let counters = BackendCounters {
             connections_up: u64::from(self.state() == "up"),
@@ -602,6 +618,8 @@ impl Backend {
             counters,
             latency: self.stopwatch.latency(),
             round_trip_us: self.stopwatch.round_trip_us(),
+            rack: racks.name(self.rack).to_owned(),
+            distance_us: self.stopwatch.distance_us(now),
         }
     }
 

@@ -8,6 +8,7 @@ use crate::pipe::backend::{Backend, Link, Peer, Refused};
 use crate::pipe::in_flight::Question;
 use crate::pipe::login;
 use crate::pipe::speech::Speech;
+use crate::racks::Racks;
 use crate::slab::Slab;
 use crate::stats::counters::ProxyStats;
 use crate::stats::per_route::PerRoute;
@@ -145,6 +146,15 @@ impl Backends {
     #[inline]
     pub fn has_outage(&self) -> bool {
         self.has_outage
+    }
+
+    /// Looks where each stands.
+    pub fn find_racks(&mut self, racks: &Racks) {
+        for id in self.ids() {
+            if let Some(backend) = self.get_mut(id) {
+                backend.find_rack(racks);
+            }
+        }
     }
 
     /// Looks whether any memcached is out of use.

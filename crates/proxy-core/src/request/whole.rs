@@ -78,6 +78,7 @@ pub(crate) fn stats_asked(
         b"servers" => StatsKind::Servers,
         b"routes" => StatsKind::Routes,
         b"hotkeys" => StatsKind::HotKeys,
+        b"locality" => StatsKind::Locality,
         // Nothing is stored here, so there is nothing to list.
         [b'i', b't', b'e', b'm', b's', ..] | b"slabs" | b"sizes" | b"conns" => {
             return say_worded(core, id, text::END, echo);

@@ -235,6 +235,9 @@ counters! {
             queued_bytes => gauge, "Bytes of requests queued or awaited.";
             requests => counter, "Requests put into the queue.";
             answers => counter, "Answers received.";
+            sends => counter, "Writes to its socket.";
+            sent_bytes => counter, "Bytes sent.";
+            received_bytes => counter, "Bytes received.";
             connects => counter, "Connections agreed.";
             failures => counter, "Connections and attempts that ended for any reason but a change of the map.";
             timeouts => counter, "Connections and attempts that ended because an answer, a connection or a greeting was late.";

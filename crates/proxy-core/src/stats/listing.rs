@@ -5,12 +5,13 @@
 //! the workers' counters first.
 
 use crate::config::{PoolSettings, ProxyConfig};
+use crate::racks::NO_RACK;
 use crate::stats::counters::{BackendCounters, BundleCounts, ProxyStats};
 use crate::stats::line::{shown, stat};
 use crate::stats::process::{
     BackendStats, DiscoveryStats, ProcessFacts, ProcessStats, REPLICA_LEASE_AGE,
 };
-use crate::stats::{hot_keys, process, route_stats};
+use crate::stats::{hot_keys, locality, process, route_stats};
 use evenkeel_placement::membership::Counts;
 use evenkeel_protocol::auth::AuthMode;
 use evenkeel_protocol::text;
@@ -36,6 +37,7 @@ pub(crate) enum StatsKind {
     Servers,
     Routes,
     HotKeys,
+    Locality,
 }
 
 /// Facts of one core, which are the same in all of a process.
@@ -73,6 +75,7 @@ pub(crate) fn compose(
         StatsKind::Servers => servers(out, &process.backends),
         StatsKind::Routes => route_stats::compose(out, &process.routes),
         StatsKind::HotKeys => hot_keys::compose(out, &process.hot_keys),
+        StatsKind::Locality => locality::compose(out, &process.racks, &process.backends),
     }
     out.extend_from_slice(text::END);
 }
@@ -211,6 +214,12 @@ fn servers(out: &mut Vec<u8>, backends: &[BackendStats]) {
         server.latency.tell(out, &of_server);
         let round_trip = server.round_trip_us.unwrap_or(0);
         stat(out, format_args!("{name}:round_trip_us"), round_trip);
+        if let Some(us) = server.distance_us {
+            stat(out, format_args!("{name}:distance_us"), us);
+        }
+        if server.rack != NO_RACK {
+            stat(out, format_args!("{name}:rack"), &server.rack);
+        }
     }
 }
 
@@ -242,6 +251,8 @@ mod tests {
             },
             latency: Latency::default(),
             round_trip_us: Some(requests),
+            rack: "a".into(),
+            distance_us: Some(requests),
         };
         let mut out = Vec::new();
         servers(&mut out, &[connection("up", 5), connection("down", 7)]);

@@ -5,9 +5,9 @@
 use crate::stats::counters::{BackendCounters, ProxyStats};
 use crate::stats::latency::{Histogram, Latency, TIMES};
 use crate::stats::per_route::RouteCounters;
-use crate::stats::pool_metrics;
 use crate::stats::process::{BackendStats, ProcessFacts, ProcessStats, REPLICA_LEASE_AGE, servers};
 use crate::stats::route_stats::RouteStats;
+use crate::stats::{locality, pool_metrics};
 use evenkeel_control::exposition::{Labels, Text, seconds};
 use evenkeel_control::families;
 
@@ -58,6 +58,7 @@ pub fn render(process: &ProcessStats) -> String {
     of_servers(&mut text, &process.backends);
     of_routes(&mut text, &process.routes);
     pool_metrics::render(&mut text, process);
+    locality::render(&mut text, &process.racks, &process.backends);
     text.0
 }
 

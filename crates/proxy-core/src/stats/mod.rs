@@ -2,10 +2,12 @@
 
 pub(crate) mod counters;
 pub(crate) mod counts;
+pub(crate) mod distance;
 pub(crate) mod hot_keys;
 pub(crate) mod latency;
 pub(crate) mod line;
 pub(crate) mod listing;
+pub(crate) mod locality;
 pub(crate) mod metrics;
 #[cfg(test)]
 mod page;

@@ -2,6 +2,7 @@
 
 use super::counters::{BackendCounters, BundleCounts, ProxyStats};
 use super::latency::TIMES;
+use super::locality::{OF_RACK, RACKS, RackCounters};
 use super::metrics::{OF_ROUTE, OF_SERVER, PREFIX, PROCESS, SERVERS};
 use super::per_route::RouteCounters;
 use super::pool_metrics::{HOT_KEYS, LISTS, OF_BUNDLES, OF_LISTS, OF_POOL, POOLS};
@@ -83,6 +84,11 @@ fn the_page_of_statistics_says_what_a_proxy_declares() {
             .to_owned(),
         head("`stats proxy`"),
         rows(OF_BUNDLES, BundleCounts::SHOWN),
+        "\n### Of each rack\n\n\
+         In `stats locality` behind the rack's name and a colon; in `/metrics` with the labels `own`, the proxy's rack, and `rack`.\n\n"
+            .to_owned(),
+        head("`stats locality`"),
+        rows(OF_RACK, RackCounters::LOCALITY),
         "\n### In metrics alone\n\n| `/metrics` | says |\n|---|---|\n".to_owned(),
         families(PREFIX, PROCESS),
         families(OF_SERVER, SERVERS),
@@ -90,6 +96,7 @@ fn the_page_of_statistics_says_what_a_proxy_declares() {
         families(OF_POOL, POOLS),
         families(OF_POOL, LISTS),
         families(OF_POOL, HOT_KEYS),
+        families(OF_RACK, RACKS),
     ];
     evenkeel_testkit::page::check_part("statistics.md", &part.concat());
 }

@@ -1,5 +1,6 @@
 //! What one worker has counted, and what the driver knows of the whole process when statistics are asked for.
 
+use crate::racks::{NO_RACK, Racks};
 use crate::stats::counters::{BackendCounters, BundleCounts, ProxyStats};
 use crate::stats::hot_keys::HotKeyReport;
 use crate::stats::latency::Latency;
@@ -30,6 +31,10 @@ pub struct BackendStats {
     pub latency: Latency,
     /// Shortest round trip to it that the kernel has measured on this connection, in microseconds.
     pub round_trip_us: Option<u64>,
+    /// Its rack; [`NO_RACK`](crate::NO_RACK) if it has none.
+    pub rack: String,
+    /// The shortest time that it took to answer in the last minute, in microseconds.
+    pub distance_us: Option<u64>,
 }
 
 /// The search for a pool's servers as statistics show it.
@@ -123,6 +128,8 @@ pub struct ProcessStats {
     pub routes: Vec<RouteStats>,
     /// The hot keys that all workers report.
     pub hot_keys: Vec<HotKeyReport>,
+    /// Where everybody stands.
+    pub racks: Arc<Racks>,
 }
 
 /// What one worker has counted.
@@ -140,6 +147,8 @@ pub struct WorkerCounts {
     pub hot_keys: Vec<HotKeyReport>,
     /// How old leases were when it asked replicas under them, in the pools of its configuration.
     pub replica_lease_ages: Ages,
+    /// Where everybody stands, by its configuration.
+    pub racks: Arc<Racks>,
 }
 
 impl ProcessStats {
@@ -158,6 +167,7 @@ impl ProcessStats {
             add_route(&mut self.routes, route);
         }
         self.hot_keys.extend(counts.hot_keys);
+        self.racks = counts.racks;
         self.replica_lease_ages.add(&counts.replica_lease_ages);
     }
 }
@@ -169,6 +179,12 @@ impl BackendStats {
         self.latency.add(&other.latency);
         let round_trips = [self.round_trip_us, other.round_trip_us];
         self.round_trip_us = round_trips.into_iter().flatten().min();
+        let distances = [self.distance_us, other.distance_us];
+        self.distance_us = distances.into_iter().flatten().min();
+        if self.rack == NO_RACK {
+            // Another worker's connection has stood already.
+            self.rack.clone_from(&other.rack);
+        }
         // What an operator should know first.
         let states = ["down", "connecting", "up"].into_iter();
         let mut states = states.filter(|state| [self.state, other.state].contains(state));

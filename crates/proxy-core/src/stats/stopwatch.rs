@@ -1,6 +1,7 @@
 //! Measures how long the requests of one connection take.
 
 use crate::ids::RouteId;
+use crate::stats::distance::Distance;
 use crate::stats::latency::{Latency, Run, Spots, Timing};
 use crate::stats::per_route::PerRoute;
 use core::time::Duration;
@@ -27,6 +28,7 @@ pub(crate) struct Finished {
 #[derive(Debug, Default)]
 pub(crate) struct Stopwatch {
     latency: Latency,
+    distance: Distance,
     /// Shortest round trip that was measured on this connection, in microseconds.
     round_trip_us: Option<u64>,
     /// The last requests, not counted in `latency` yet.
@@ -75,6 +77,12 @@ impl Stopwatch {
     pub fn settle(&mut self, routes: &mut PerRoute) {
         let spots = Spots::of(&self.run);
         self.latency.record(&spots);
+        if self.run.count > 0 {
+            let Timing {
+                written, answered, ..
+            } = self.run.timing;
+            self.distance.see(answered, answered.since(written));
+        }
         routes.record(&self.run, &spots);
         self.run.count = 0;
         self.run.bytes = 0;
@@ -94,6 +102,11 @@ impl Stopwatch {
     /// The shortest round trip that was measured on this connection, in microseconds.
     pub fn round_trip_us(&self) -> Option<u64> {
         self.round_trip_us
+    }
+
+    /// The shortest time that it took to answer lately, in microseconds.
+    pub fn distance_us(&self, now: Instant) -> Option<u64> {
+        self.distance.us(now)
     }
 
     /// What was measured.

@@ -263,7 +263,7 @@ impl World {
         server.policy = Connecting::Greets;
         server.connected = true;
         let id = server.id.unwrap();
-        self.core.backend_connected(id);
+        self.core.backend_connected(id, None);
         self.pump();
     }
 
@@ -437,7 +437,7 @@ impl World {
         match server.policy {
             Connecting::Greets | Connecting::Silent => {
                 server.connected = true;
-                self.core.backend_connected(id);
+                self.core.backend_connected(id, None);
             }
             Connecting::Refuses => self.core.backend_lost(self.now, id),
             Connecting::Hangs => {}

@@ -12,6 +12,7 @@ use super::reader::{At, Reader, Section};
 use super::request_log::{LOG_KEYS, LogPlan, request_log};
 use super::secure::{login, tls};
 use super::servers::servers;
+use super::topology::{RackPlan, topology};
 use crate::limits::{CONN_LIMIT_MAX, THREADS_MAX, buffer_memory, item_size, nameserver, timeout};
 use evenkeel_proxy_core::limits::FAILOVER_TTL_MAX;
 use evenkeel_proxy_core::{
@@ -19,6 +20,7 @@ use evenkeel_proxy_core::{
     RouteTable, RouteTarget, TTL_BOUND_MAX, TtlBounds,
 };
 use evenkeel_runtime::parse_permissions;
+use evenkeel_schemes::locality::topology::RackId;
 use md5::{Digest, Md5};
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -35,7 +37,7 @@ pub const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Most pools of a file: each worker keeps connections for each.
 pub const POOLS_MAX: usize = 1024;
 
-const PROCESS_KEYS: [&str; 12] = [
+const PROCESS_KEYS: [&str; 13] = [
     "unix_socket",
     "unix_mask",
     "threads",
@@ -47,6 +49,7 @@ const PROCESS_KEYS: [&str; 12] = [
     "limit_keys",
     "name",
     "advertise",
+    "rack",
     "nameservers",
 ];
 
@@ -112,6 +115,7 @@ pub struct File {
     pub process: Process,
     pub pools: Vec<PoolPlan>,
     pub routes: Arc<RouteTable>,
+    pub racks: RackPlan,
     /// MD5 of the file, in hexadecimal: what `md5sum` says.
     pub digest: String,
 }
@@ -123,6 +127,7 @@ impl Default for File {
             process: Process::default(),
             pools: Vec::new(),
             routes: Arc::new(RouteTable::all_to_first()),
+            racks: RackPlan::default(),
             digest: String::new(),
         }
     }
@@ -144,6 +149,7 @@ pub struct Process {
     pub limit_keys: bool,
     pub name: Option<String>,
     pub advertise: Option<String>,
+    pub rack: Option<RackId>,
     pub nameservers: Option<Vec<SocketAddr>>,
 }
 
@@ -207,10 +213,12 @@ fn understand(text: &str, folder: PathBuf) -> Result<File, (Vec<Problem>, usize)
     })?;
     let mut reader = Reader::new(folder);
     let root = root.get_ref();
-    reader.keys("the file", root, &["proxy", "pools", "routes"]);
+    reader.keys("the file", root, &["proxy", "topology", "pools", "routes"]);
     let find = |name: &str| root.iter().find(|(key, _)| key.get_ref() == name);
-    let process = find("proxy").map(|(_, value)| process(&mut reader, value));
-    let pools = find("pools").map(|(_, value)| pools(&mut reader, value));
+    let racks = find("topology").map(|(_, value)| topology(&mut reader, value));
+    let mut racks = racks.unwrap_or_default();
+    let process = find("proxy").map(|(_, value)| process(&mut reader, value, &racks));
+    let pools = find("pools").map(|(_, value)| pools(&mut reader, value, &mut racks));
     let (pools, names, led) = pools.unwrap_or_default();
     if names.is_empty() && reader.problems.is_empty() {
         reader.fail(0..0, "there is no pool: add a table [pools.NAME]");
@@ -225,6 +233,7 @@ fn understand(text: &str, folder: PathBuf) -> Result<File, (Vec<Problem>, usize)
             process: process.unwrap_or_default(),
             pools,
             routes: Arc::new(routes),
+            racks,
             digest: digest(text.as_bytes()),
         }),
         _ => Err(reader.sorted()),
@@ -236,7 +245,7 @@ fn digest(text: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> Process {
+fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>, racks: &RackPlan) -> Process {
     let known = [&FRONT_KEYS[..], &LOG_KEYS, &PROCESS_KEYS].concat();
     let Some(section) = reader.section("[proxy]", value, &known) else {
         return Process::default();
@@ -268,6 +277,9 @@ fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> Process {
         limit_keys: reader.flag_or(section, "limit_keys", false),
         name: reader.text(section, "name").map(|at| at.value),
         advertise: reader.text(section, "advertise").map(|at| at.value),
+        rack: reader
+            .parsed(section, "rack", |name| racks.named(name))
+            .map(|at| at.value),
         nameservers: nameservers(reader, section),
     }
 }
@@ -288,6 +300,7 @@ fn nameservers(reader: &mut Reader, section: &Section<'_>) -> Option<Vec<SocketA
 fn pools(
     reader: &mut Reader,
     value: &Spanned<DeValue<'_>>,
+    racks: &mut RackPlan,
 ) -> (Vec<PoolPlan>, Vec<String>, Vec<Led>) {
     let Some(table) = value.get_ref().as_table() else {
         let kind = value.get_ref().type_str();
@@ -313,7 +326,7 @@ fn pools(
             let what = "a pool's name is of letters, digits and signs other than / and :";
             reader.fail(key.span(), what);
         }
-        plans.extend(pool(reader, &name, value, &mut others));
+        plans.extend(pool(reader, &name, value, &mut others, racks));
         names.push(name);
     }
     let led = others.check(reader, &plans, &names);
@@ -325,6 +338,7 @@ fn pool(
     name: &str,
     value: &Spanned<DeValue<'_>>,
     others: &mut Others,
+    racks: &mut RackPlan,
 ) -> Option<PoolPlan> {
     let section = &reader.section(&format!("pool \"{name}\""), value, POOL_KEYS)?;
     let connect_timeout = reader.parsed(section, "connect_timeout", timeout);
@@ -370,7 +384,7 @@ fn pool(
         ..default
     };
     let tls = tls(reader, section);
-    let servers = servers(reader, name, section)?;
+    let servers = servers(reader, name, section, racks)?;
     let ring = ring(reader, section, &servers);
     let copies = copies(reader, section, &servers);
     Some(PoolPlan {

@@ -15,6 +15,7 @@ mod secure;
 mod servers;
 #[cfg(test)]
 mod tests;
+mod topology;
 
 pub use diagnostic::Rejection;
 pub use file::fingerprint;
@@ -31,7 +32,7 @@ use evenkeel_protocol::Limits;
 use evenkeel_proxy_core::limits::REQUESTS_PER_TURN;
 use evenkeel_proxy_core::{
     Access, Bundles, DEFAULT_POOL, Failover, OnDown, PoolConfig, PoolKind, PoolSettings,
-    ProxyConfig, Revision, RouteTable, ServerList,
+    ProxyConfig, Racks, Revision, RouteTable, ServerList,
 };
 use evenkeel_runtime::{ListenSpec, TlsOptions, UsageError};
 use file::File;
@@ -68,6 +69,8 @@ pub struct Settings {
     pub tls: Option<TlsOptions>,
     /// Address of the HTTP port.
     pub admin: Option<SocketAddr>,
+    /// Where the proxy and its servers stand.
+    pub racks: Arc<Racks>,
     /// Which requests are logged, and where.
     pub request_log: LogPlan,
     /// Fingerprint of the file; empty without one.
@@ -143,6 +146,10 @@ impl Settings {
         for warning in warnings {
             eprintln!("evenkeel proxy: {warning}");
         }
+        let advertise = args.advertise.clone().or(process.advertise);
+        let racks = (file.racks)
+            .racks(args.rack.as_deref(), process.rack, advertise.as_deref())
+            .map_err(ConfigError::Flags)?;
         Ok(Settings {
             listen: (front.listen).unwrap_or_else(|| vec![ListenSpec::at(DEFAULT_LISTEN)]),
             unix_socket: args.unix_socket.clone().or(process.unix_socket),
@@ -167,7 +174,7 @@ impl Settings {
                 .unwrap_or(limits::BUFFER_MEMORY),
             limit_keys: process.limit_keys,
             name: args.name.clone().or(process.name),
-            advertise: args.advertise.clone().or(process.advertise),
+            advertise,
             nameservers: match args.nameservers.as_slice() {
                 [] => process.nameservers.unwrap_or_default(),
                 given => given.to_vec(),
@@ -178,6 +185,7 @@ impl Settings {
             access,
             tls: front.enable_ssl.then_some(front.tls),
             admin: front.admin,
+            racks,
             request_log: LogPlan::merged(args, process.request_log),
             digest: file.digest,
         })
@@ -235,6 +243,7 @@ impl Settings {
             revision,
             access: self.access.clone(),
             limit_keys: self.limit_keys,
+            racks: Arc::clone(&self.racks),
             request_log: self.request_log.config(),
         })
     }

@@ -5,6 +5,7 @@ use super::adaptive::{is_adaptive, starts_even};
 use super::hot_keys::HOT_KEYS_KEYS;
 use super::pools::PoolServers;
 use super::reader::{At, Reader, Section};
+use super::topology::RackPlan;
 use crate::clusters::ClusterSpec;
 use crate::discovery::{DiscoverySpec, Source, read_servers_file};
 use crate::limits::{family, refresh};
@@ -20,10 +21,15 @@ use toml::de::DeValue;
 /// A pool has one of these.
 const SOURCES: [&str; 5] = ["servers", "servers_file", "dns", "srv", "coordinator"];
 
-const SERVER_KEYS: &[&str] = &["address", "weight", "name"];
+const SERVER_KEYS: &[&str] = &["address", "weight", "name", "rack"];
 
 /// The servers of a pool; `None` where they cannot be used.
-pub fn servers(reader: &mut Reader, pool: &str, section: &Section<'_>) -> Option<PoolServers> {
+pub fn servers(
+    reader: &mut Reader,
+    pool: &str,
+    section: &Section<'_>,
+    racks: &mut RackPlan,
+) -> Option<PoolServers> {
     let mut given = SOURCES.into_iter().filter(|key| section.has(key));
     let Some(source) = given.next() else {
         reader.fail(
@@ -62,7 +68,7 @@ pub fn servers(reader: &mut Reader, pool: &str, section: &Section<'_>) -> Option
             let what = format!("{key} goes with servers that are looked for, not with a list");
             reader.fail(section.place_of(key), what);
         }
-        return listed(reader, section).map(PoolServers::Memcached);
+        return listed(reader, section, racks).map(PoolServers::Memcached);
     }
     discovered(reader, section, source).map(PoolServers::Discovered)
 }
@@ -162,12 +168,19 @@ fn discovered(reader: &mut Reader, section: &Section<'_>, source: &str) -> Optio
 }
 
 /// A list of servers; `None` where it cannot be used.
-fn listed(reader: &mut Reader, section: &Section<'_>) -> Option<Arc<ServerList>> {
+fn listed(
+    reader: &mut Reader,
+    section: &Section<'_>,
+    racks: &mut RackPlan,
+) -> Option<Arc<ServerList>> {
     let listed = reader.list(section, "servers")?;
     let before = reader.problems.len();
     let mut servers = Vec::new();
     for value in listed {
-        servers.extend(server(reader, value));
+        if let Some((server, rack)) = server(reader, value) {
+            racks.place(reader, &server, rack);
+            servers.push(server);
+        }
     }
     let placement = placement(reader, section);
     if reader.problems.len() > before {
@@ -201,12 +214,15 @@ fn listed(reader: &mut Reader, section: &Section<'_>) -> Option<Arc<ServerList>>
     }
 }
 
-/// A server as a text, or as a table.
-fn server(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> Option<At<Server>> {
+/// A server as a text, or as a table, and the rack that it is given there.
+fn server(
+    reader: &mut Reader,
+    value: &Spanned<DeValue<'_>>,
+) -> Option<(At<Server>, Option<At<String>>)> {
     let span = value.span();
     if let Some(text) = value.get_ref().as_str() {
         return match text.parse() {
-            Ok(value) => Some(At { value, span }),
+            Ok(value) => Some((At { value, span }, None)),
             Err(error) => {
                 reader.fail(span, format!("{error}"));
                 None
@@ -216,10 +232,13 @@ fn server(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> Option<At<Server
     let section = &reader.section("a server", value, SERVER_KEYS)?;
     let weight = reader.number(section, "weight", 0..=u32::MAX.into());
     let name = reader.text(section, "name").map(|at| at.value);
+    let rack = reader.text(section, "rack");
     let address = reader.parsed(section, "address", |text| {
         let read = text.parse::<Server>().map_err(|error| error.to_string())?;
         if read.weight != 1 || read.name.is_some() {
-            return Err("give HOST or HOST:PORT; weight and name have keys of their own".into());
+            return Err(
+                "give HOST or HOST:PORT; weight, name and rack have keys of their own".into(),
+            );
         }
         Ok::<_, String>(read)
     });
@@ -231,5 +250,5 @@ fn server(reader: &mut Reader, value: &Spanned<DeValue<'_>>) -> Option<At<Server
         name,
         ..address?.value
     };
-    Some(At { value, span })
+    Some((At { value, span }, rack))
 }

@@ -101,6 +101,32 @@ fn the_log_of_requests_is_a_file_or_standard_output() {
 }
 
 #[test]
+fn the_rack_of_the_proxy_is_that_of_the_flag_the_file_or_its_address() {
+    let racks = "[topology.racks.a]\ncidr = \"10.1.0.0/16\"\n[topology.racks.b]\n[topology.racks.core]\ncentral = true\n";
+    let own = |process: &str, flags: &[&str]| {
+        let text = format!("[proxy]\n{process}{racks}{SMALLEST}");
+        let settings = read_text(&text, flags)?;
+        let racks = settings.racks;
+        Ok::<_, String>(racks.name(racks.own()).to_owned())
+    };
+    assert_eq!(own("", &[]).unwrap(), "?");
+    assert_eq!(own("advertise = \"10.1.3.4\"\n", &[]).unwrap(), "a");
+    let file = "advertise = \"10.1.3.4\"\nrack = \"b\"\n";
+    assert_eq!(own(file, &[]).unwrap(), "b");
+    assert_eq!(own(file, &["--rack", "core"]).unwrap(), "core");
+    let error = own("", &["--rack", "c"]).expect_err("there is none");
+    assert_eq!(error, "--rack: no rack \"c\"; there are a, b, core");
+    let many: String = (0..65)
+        .map(|n| format!("[topology.racks.r{n}]\n"))
+        .collect();
+    let error = read_text(&format!("{many}{SMALLEST}"), &[]).expect_err("too many");
+    assert!(
+        error.contains("65 racks; there may be 64 at most"),
+        "{error}"
+    );
+}
+
+#[test]
 fn limits_of_multi_gets_are_of_the_process_and_of_routes() {
     let text = "[proxy]\nlimit_keys = true\n[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"a\"\n\
                 [[routes]]\nprefix = \"feed:\"\npool = \"a\"\nget_at_least = \"90%\"\nget_within = \"5ms\"\n";
@@ -496,6 +522,37 @@ const BAD: &[(&str, &str)] = &[
          3:19: ssl_min_version is 2 to 3\n  |\n3 | ssl_min_version = 1\n  |                   ^\n\
          3:19: ssl_min_version goes with enable_ssl = true\n  |\n\
          3 | ssl_min_version = 1\n  |                   ^\n",
+    ),
+    (
+        "[topology.racks.a]\ncidr = [\"10.1.0.0/16\", \"10.1.2.3/16\"]\n[topology.racks.b]\ncidr = \"::ffff:10.1.0.0/112\"\n[pools.a]\nservers = [\"h\"]\n",
+        "2:24: cidr: there are bits behind the prefix: write 10.1.0.0/16\n  |\n\
+         2 | cidr = [\"10.1.0.0/16\", \"10.1.2.3/16\"]\n  |                        ^^^^^^^^^^^^^\n\
+         3:17: the racks \"a\" and \"b\" both have 10.1.0.0/16\n  |\n\
+         3 | [topology.racks.b]\n  |                 ^\n",
+    ),
+    (
+        "[topology.racks.a]\ncidr = \"10.1.0.0/16\"\n[pools.p]\nservers = [\"10.1.0.7\", \"10.2.0.7\", \"h\", { address = \"h2\", rack = \"b\" }]\n",
+        "4:24: 10.2.0.7 is in no rack: add it to the cidr of one, or give rack = \"NAME\"\n  |\n\
+         4 | servers = [\"10.1.0.7\", \"10.2.0.7\", \"h\", { address = \"h2\", rack = \"b\" }]\n  |                        ^^^^^^^^^^\n\
+         4:66: rack: no rack \"b\"; there are a\n  |\n\
+         4 | servers = [\"10.1.0.7\", \"10.2.0.7\", \"h\", { address = \"h2\", rack = \"b\" }]\n  |                                                                  ^^^\n",
+    ),
+    (
+        "[topology.racks.a]\n[topology.racks.b]\n[pools.p]\nservers = [{ address = \"h\", rack = \"a\" }]\n[pools.q]\nservers = [{ address = \"h\", rack = \"b\" }]\n[[routes]]\npool = \"p\"\n",
+        "6:36: h:11211 is in rack \"a\" already\n  |\n\
+         6 | servers = [{ address = \"h\", rack = \"b\" }]\n  |                                    ^^^\n",
+    ),
+    (
+        "[proxy]\nrack = \"a\"\n[pools.p]\nservers = [\"h\"]\n",
+        "2:8: rack: no rack \"a\": there is no [topology.racks.NAME]\n  |\n2 | rack = \"a\"\n  |        ^^^\n",
+    ),
+    (
+        "topology = 3\n[pools.p]\nservers = [\"h\"]\n",
+        "1:12: [topology] is a table, not a integer\n  |\n1 | topology = 3\n  |            ^\n",
+    ),
+    (
+        "[topology]\n[pools.p]\nservers = [\"h\"]\n",
+        "1:1: a topology is of tables [topology.racks.NAME]\n  |\n1 | [topology]\n  | ^^^^^^^^^^\n",
     ),
     ("", " there is no pool: add a table [pools.NAME]\n"),
     (

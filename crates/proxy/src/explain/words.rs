@@ -210,6 +210,12 @@ fn server_words(server: &ServerSeen) -> String {
     if server.name != server.address {
         let _ = write!(words, " at {}", server.address);
     }
+    if let Some(rack) = &server.rack {
+        let _ = write!(words, " in rack {rack}");
+    }
+    if let Some(us) = server.distance_us {
+        let _ = write!(words, ", {us} µs away");
+    }
     if let Some(health) = &server.health {
         let _ = write!(
             words,

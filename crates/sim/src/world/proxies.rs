@@ -55,7 +55,7 @@ impl World {
         match arrival {
             Arrival::Open => {
                 p.connected.insert(id);
-                p.core.backend_connected(id);
+                p.core.backend_connected(id, None);
             }
             Arrival::Bytes => {
                 let input = &mut self.connections[connection].ends[INITIATOR].input;

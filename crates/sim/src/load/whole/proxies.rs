@@ -12,7 +12,7 @@ impl Cluster<'_> {
         let p = &mut self.proxies[proxy];
         if let Some((_, stands)) = p.backends.get_mut(&id) {
             *stands = true;
-            p.core.backend_connected(id);
+            p.core.backend_connected(id, None);
         }
         self.settle_proxy(proxy);
     }
