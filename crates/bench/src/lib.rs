@@ -60,7 +60,7 @@ pub use find::{
     Objective, Percentile, Range, Search, Step, StoppedBy, execute_find, find,
 };
 pub use plan::{CONNECTIONS_MAX, LoadPlan, PIPELINE_MAX, Protocol, Source, Stop, THREADS_MAX};
-pub use relay::{Asked, Path, Relay, RelayArgs, execute_relay};
+pub use relay::{Asked, Carried, Path, Relay, RelayArgs, Route, execute_relay};
 pub use report::{
     Latency, Medians, Ratios, RoundReport, RunReport, Settings, TargetReport, median,
 };

@@ -1,10 +1,10 @@
-//! `evenkeel bench relay`: a network path in user space, between any client and any server.
+//! `evenkeel bench relay`: network paths in user space, between any clients and any servers.
 //!
-//! TCP goes in at one end and comes out at the other later, by [`Path`]: delay, jitter, the pauses that losses
+//! TCP goes in at one end of a path and comes out at the other later, by [`Path`]: delay, jitter, the pauses that losses
 //! cause, resets, a bound on bytes a second, and the time that a slower server would take for each request line and each key. No rights
 //! are needed, and the seed fixes what happens to the n-th connection, as far as its bytes come in the same pieces.
 //!
-//! One thread, one event loop, a timer of the kernel: each direction of a connection is a queue of pieces with
+//! One thread, one event loop, a timer of the kernel, for any number of paths: each direction of a connection is a queue of pieces with
 //! the times at which they are due.
 
 mod keys;
@@ -40,9 +40,10 @@ const READ_LEN: usize = 16 << 10;
 /// Most events of one turn.
 const EVENTS_MAX: usize = 1024;
 
-const LISTENER: Token = Token(usize::MAX);
-const TIMER: Token = Token(usize::MAX - 1);
-const WAKER: Token = Token(usize::MAX - 2);
+const TIMER: Token = Token(usize::MAX);
+const WAKER: Token = Token(usize::MAX - 1);
+/// The token of the first path's beginning; the others' are below it.
+const FIRST_DOOR: usize = usize::MAX - 2;
 
 /// Puts a network path in front of a server: delay, jitter, losses, resets, a bound on bytes a second.
 #[derive(Clone, Debug, clap::Args)]
@@ -106,8 +107,13 @@ pub fn execute_relay(args: &RelayArgs) -> u8 {
         toll_line: args.toll_line,
     };
     let run = || -> anyhow::Result<()> {
-        let relay = Relay::start(args.listen, args.to.clone(), path, args.seed)?;
-        println!("evenkeel bench relay listening on {}", relay.address);
+        let route = Route {
+            listen: args.listen,
+            to: args.to.clone(),
+            path,
+        };
+        let relay = Relay::start(vec![route], args.seed)?;
+        println!("evenkeel bench relay listening on {}", relay.addresses[0]);
         io::stdout()
             .flush()
             .context("failed to print the address")?;
@@ -119,12 +125,32 @@ pub fn execute_relay(args: &RelayArgs) -> u8 {
     }
 }
 
+/// A path to a server.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// Where it begins; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Where it ends.
+    pub to: Target,
+    /// What it is like.
+    pub path: Path,
+}
+
+/// What a path has carried so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Bytes to the server, and from it.
+    pub bytes: [u64; 2],
+    /// What the server was asked for, if it takes time for that: else it is not counted.
+    pub asked: Asked,
+}
+
 /// A running relay. Dropping it ends it, and its connections.
 #[derive(Debug)]
 pub struct Relay {
-    /// Where it listens.
-    pub address: SocketAddr,
-    asked: Arc<Mutex<Asked>>,
+    /// Where its paths begin, in the order of the routes.
+    pub addresses: Vec<SocketAddr>,
+    carried: Arc<Mutex<Vec<Carried>>>,
     stop: Arc<AtomicBool>,
     waker: Waker,
     thread: Option<JoinHandle<io::Result<()>>>,
@@ -134,51 +160,45 @@ impl Relay {
     /// Starts a relay on a thread of its own.
     ///
     /// # Errors
-    /// [`BadUsage`] when the path is none; others when it cannot listen.
-    pub fn start(listen: SocketAddr, to: Target, path: Path, seed: u64) -> anyhow::Result<Relay> {
-        path.validate()?;
-        if to.address().is_none() {
-            let what = format!("a relay goes to host:port, which {to} is not");
-            return Err(BadUsage(what).into());
-        }
-        let mut listener =
-            TcpListener::bind(listen).with_context(|| format!("failed to listen on {listen}"))?;
+    /// [`BadUsage`] when a path is none; others when it cannot listen.
+    pub fn start(routes: Vec<Route>, seed: u64) -> anyhow::Result<Relay> {
         let poll = Poll::new().context("failed to make an event queue")?;
-        poll.registry()
-            .register(&mut listener, LISTENER, Interest::READABLE)?;
-        let (address, waker) = (listener.local_addr()?, Waker::new(poll.registry(), WAKER)?);
+        let doors = routes.into_iter().enumerate();
+        let doors = doors.map(|(number, route)| Door::open(&poll, number, route));
+        let doors = doors.collect::<anyhow::Result<Vec<_>>>()?;
+        let addresses = doors.iter().map(|door| door.listener.local_addr());
+        let addresses = addresses.collect::<io::Result<Vec<_>>>()?;
+        let waker = Waker::new(poll.registry(), WAKER)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let asked = Arc::default();
+        let carried = Arc::new(Mutex::new(vec![Carried::default(); doors.len()]));
         let timer = Timer::new(&poll, TIMER).context("failed to make a timer")?;
         let worker = Worker {
             poll,
             timer,
-            listener,
-            to,
-            path,
+            doors,
             seed,
             begun: Instant::now(),
-            lines: [Line::new(&path), Line::new(&path)],
             pairs: BTreeMap::new(),
             next: 0,
             due: BinaryHeap::new(),
-            asked: Arc::clone(&asked),
+            carried: Arc::clone(&carried),
             stop: stop.clone(),
         };
         let builder = std::thread::Builder::new().name("relay".into());
         let thread = builder.spawn(move || worker.run());
         Ok(Relay {
-            address,
-            asked,
+            addresses,
+            carried,
             stop,
             waker,
             thread: Some(thread.context("failed to start a thread")?),
         })
     }
 
-    /// What has been asked for so far, if the server takes time for it: else it is not counted.
-    pub fn asked(&self) -> Asked {
-        *self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What each path has carried so far, in the order of the routes.
+    pub fn carried(&self) -> Vec<Carried> {
+        let carried = self.carried.lock();
+        carried.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until it ends, which it does only by an error.
@@ -207,25 +227,56 @@ impl Drop for Relay {
 struct Worker {
     poll: Poll,
     timer: Timer,
-    listener: TcpListener,
-    to: Target,
-    path: Path,
+    doors: Vec<Door>,
     seed: u64,
     begun: Instant,
-    /// To the server, and from it.
-    lines: [Line; 2],
     pairs: BTreeMap<usize, Pair>,
     /// Number of the next connection.
     next: usize,
     /// When something is due for which connection.
     due: BinaryHeap<Reverse<(u64, usize)>>,
-    /// What it shows of what has been asked for.
-    asked: Arc<Mutex<Asked>>,
+    /// What it shows of what its paths have carried.
+    carried: Arc<Mutex<Vec<Carried>>>,
     stop: Arc<AtomicBool>,
+}
+
+/// Where a path begins.
+struct Door {
+    listener: TcpListener,
+    to: SocketAddr,
+    path: Path,
+    /// To the server, and from it.
+    lines: [Line; 2],
+    carried: Carried,
+}
+
+impl Door {
+    fn open(poll: &Poll, number: usize, route: Route) -> anyhow::Result<Door> {
+        let Route { listen, to, path } = route;
+        path.validate()?;
+        let Some(to) = to.address() else {
+            let what = format!("a relay goes to host:port, which {to} is not");
+            return Err(BadUsage(what).into());
+        };
+        let mut listener =
+            TcpListener::bind(listen).with_context(|| format!("failed to listen on {listen}"))?;
+        let token = Token(FIRST_DOOR - number);
+        poll.registry()
+            .register(&mut listener, token, Interest::READABLE)?;
+        Ok(Door {
+            listener,
+            to,
+            path,
+            lines: [Line::new(&path), Line::new(&path)],
+            carried: Carried::default(),
+        })
+    }
 }
 
 /// A connection: its client's socket and its server's.
 struct Pair {
+    /// Number of the path that it goes.
+    door: usize,
     sockets: [TcpStream; 2],
     /// To the server, and from it.
     ways: [Way; 2],
@@ -263,14 +314,14 @@ impl Worker {
                 return Err(error);
             }
             for event in &events {
+                let door = FIRST_DOOR.wrapping_sub(event.token().0);
                 match event.token() {
-                    LISTENER => self.accept()?,
                     TIMER | WAKER => {}
+                    _ if door < self.doors.len() => self.accept(door),
                     Token(token) => self.serve(token / 2, &mut scratch),
                 }
             }
             self.deliver(&mut scratch)?;
-            *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = self.lines[0].asked;
         }
         Ok(())
     }
@@ -279,22 +330,18 @@ impl Worker {
         self.begun.elapsed().as_nanos() as u64
     }
 
-    fn accept(&mut self) -> io::Result<()> {
-        loop {
-            let client = match self.listener.accept() {
-                Ok((client, _)) => client,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                // One that was gone before it was accepted, or no descriptor for it: others may follow.
-                Err(_) => return Ok(()),
-            };
+    fn accept(&mut self, door: usize) {
+        // It fails when there are no more, when one was gone before it was accepted, or without a descriptor for it: others may
+        // follow.
+        while let Ok((client, _)) = self.doors[door].listener.accept() {
             // Whoever cannot be connected is closed, as a server that is gone would.
-            let _ = self.open(client);
+            let _ = self.open(door, client);
         }
     }
 
-    fn open(&mut self, mut client: TcpStream) -> io::Result<()> {
-        let address = self.to.address().ok_or(ErrorKind::InvalidInput)?;
-        let mut server = TcpStream::connect(address)?;
+    fn open(&mut self, door: usize, mut client: TcpStream) -> io::Result<()> {
+        let Door { to, path, .. } = self.doors[door];
+        let mut server = TcpStream::connect(to)?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         let id = self.next;
@@ -304,16 +351,17 @@ impl Worker {
         registry.register(&mut client, Token(2 * id), both)?;
         registry.register(&mut server, Token(2 * id + 1), both)?;
         let way = |number: usize| Way {
-            lane: Lane::new(self.path, self.seed, number as u64),
+            lane: Lane::new(path, self.seed, number as u64),
             pieces: VecDeque::new(),
             awaited_ns: 0,
             written: 0,
             under_way: 0,
             ended: false,
             over: false,
-            counter: (number.is_multiple_of(2) && self.path.has_toll()).then(KeyCounter::default),
+            counter: (number.is_multiple_of(2) && path.has_toll()).then(KeyCounter::default),
         };
         let pair = Pair {
+            door,
             sockets: [client, server],
             ways: [way(2 * id), way(2 * id + 1)],
         };
@@ -327,8 +375,10 @@ impl Worker {
         let Some(pair) = self.pairs.get_mut(&id) else {
             return;
         };
+        let door = &mut self.doors[pair.door];
+        let before = door.carried;
         for way in 0..2 {
-            let passed = pair.pass(way, now_ns, &mut self.lines[way], scratch);
+            let passed = pair.pass(way, now_ns, door, scratch);
             if passed.is_err() {
                 self.pairs.remove(&id);
                 return;
@@ -341,6 +391,10 @@ impl Worker {
                 way.awaited_ns = at;
                 self.due.push(Reverse((at, id)));
             }
+        }
+        if door.carried != before {
+            let mut carried = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
+            carried[pair.door] = door.carried;
         }
         if pair.ways.iter().all(|way| way.over) {
             self.pairs.remove(&id);
@@ -369,11 +423,11 @@ impl Pair {
         &mut self,
         index: usize,
         now_ns: u64,
-        line: &mut Line,
+        door: &mut Door,
         scratch: &mut [u8],
     ) -> Result<(), Over> {
         loop {
-            self.read(index, now_ns, line, scratch)?;
+            self.read(index, now_ns, door, scratch)?;
             let was_full = self.ways[index].under_way >= UNDER_WAY_MAX;
             self.write(index, now_ns)?;
             // What there was no room for will not be announced again.
@@ -387,7 +441,7 @@ impl Pair {
         &mut self,
         index: usize,
         now_ns: u64,
-        line: &mut Line,
+        door: &mut Door,
         scratch: &mut [u8],
     ) -> Result<(), Over> {
         let (socket, way) = (&mut self.sockets[index], &mut self.ways[index]);
@@ -403,7 +457,9 @@ impl Pair {
             way.ended = count == 0;
             let counter = way.counter.as_mut();
             let asked = counter.map_or_else(Asked::default, |it| it.count(&scratch[..count]));
-            match way.lane.enter(now_ns, count, asked, line) {
+            door.carried.bytes[index] += count as u64;
+            door.carried.asked += asked;
+            match way.lane.enter(now_ns, count, asked, &mut door.lines[index]) {
                 Fate::Arrives(at) => {
                     way.pieces.push_back((at, scratch[..count].to_vec()));
                     way.under_way += count;
@@ -462,8 +518,8 @@ mod tests {
 
     const ANYWHERE: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 
-    /// A server that sends back what it gets, and the relay in front of it.
-    fn relay(path: Path) -> Relay {
+    /// A server that sends back what it gets.
+    fn echo() -> Target {
         let listener = StdListener::bind(SocketAddr::from(ANYWHERE)).expect("a port");
         let address = listener.local_addr().expect("its address");
         std::thread::spawn(move || {
@@ -476,24 +532,64 @@ mod tests {
                 });
             }
         });
-        Relay::start(ANYWHERE.into(), Target::from(address), path, 1).expect("a relay")
+        Target::from(address)
+    }
+
+    /// A relay with these paths, each to a server of its own.
+    fn relay<const N: usize>(paths: [Path; N]) -> Relay {
+        let routes = paths.map(|path| Route {
+            listen: ANYWHERE.into(),
+            to: echo(),
+            path,
+        });
+        Relay::start(routes.into(), 1).expect("a relay")
+    }
+
+    /// Sends a line there and back.
+    fn send(address: SocketAddr, line: &str) -> StdStream {
+        let mut stream = StdStream::connect(address).expect("it listens");
+        stream.write_all(line.as_bytes()).expect("room");
+        let mut back = String::new();
+        BufReader::new(&stream)
+            .read_line(&mut back)
+            .expect("an answer");
+        assert_eq!(back, line);
+        stream
+    }
+
+    #[test]
+    fn each_path_is_what_it_is_and_counts_what_it_carries() {
+        let delay = Duration::from_millis(20);
+        let far = Path {
+            delay,
+            ..Path::default()
+        };
+        let tolled = Path {
+            toll: Duration::from_micros(1),
+            ..Path::default()
+        };
+        let relay = relay([far, tolled]);
+        let begun = Instant::now();
+        let _far = send(relay.addresses[0], "get a b\r\n");
+        assert!(begun.elapsed() >= 2 * delay, "there and back");
+        let _near = send(relay.addresses[1], "get a b c\r\n");
+        let [far, tolled] = relay.carried()[..] else {
+            panic!("there are two");
+        };
+        assert_eq!((far.bytes, far.asked), ([9, 9], Asked::default()));
+        let asked = Asked { lines: 1, keys: 3 };
+        assert_eq!((tolled.bytes, tolled.asked), ([11, 11], asked));
     }
 
     #[test]
     fn what_goes_in_comes_out_after_the_delay() {
         let delay = Duration::from_millis(30);
-        let relay = relay(Path {
+        let relay = relay([Path {
             delay,
             ..Path::default()
-        });
-        let mut stream = StdStream::connect(relay.address).expect("it listens");
+        }]);
         let begun = Instant::now();
-        stream.write_all(b"hello\n").expect("room");
-        let mut line = String::new();
-        BufReader::new(&stream)
-            .read_line(&mut line)
-            .expect("an answer");
-        assert_eq!(line, "hello\n");
+        let mut stream = send(relay.addresses[0], "hello\n");
         assert!(begun.elapsed() >= 2 * delay, "there and back");
         stream.shutdown(Shutdown::Write).expect("open");
         assert_eq!(stream.read(&mut [0; 8]).expect("the end comes through"), 0);
@@ -501,12 +597,12 @@ mod tests {
 
     #[test]
     fn more_than_fits_comes_through_whole() {
-        let relay = relay(Path {
+        let relay = relay([Path {
             delay: Duration::from_millis(1),
             jitter: Duration::from_millis(1),
             ..Path::default()
-        });
-        let stream = StdStream::connect(relay.address).expect("it listens");
+        }]);
+        let stream = StdStream::connect(relay.addresses[0]).expect("it listens");
         let bytes: Vec<u8> = (0..3 * UNDER_WAY_MAX)
             .map(|n| (n / 7 % 251) as u8)
             .collect();
@@ -525,11 +621,11 @@ mod tests {
 
     #[test]
     fn resets_reach_the_client() {
-        let relay = relay(Path {
+        let relay = relay([Path {
             reset: 1.0,
             ..Path::default()
-        });
-        let mut stream = StdStream::connect(relay.address).expect("it listens");
+        }]);
+        let mut stream = StdStream::connect(relay.addresses[0]).expect("it listens");
         stream.write_all(b"hello\n").expect("room");
         let error = stream.read(&mut [0; 8]).expect_err("a reset");
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);

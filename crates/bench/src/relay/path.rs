@@ -149,8 +149,6 @@ pub(crate) struct Line {
     toll_ns: u64,
     toll_line_ns: u64,
     served_ns: u64,
-    /// All that it has been asked for.
-    pub(crate) asked: Asked,
 }
 
 impl Line {
@@ -161,13 +159,11 @@ impl Line {
             toll_ns: path.toll.as_nanos() as u64,
             toll_line_ns: path.toll_line.as_nanos() as u64,
             served_ns: 0,
-            asked: Asked::default(),
         }
     }
 
     /// When the server at its end has taken its time for what gets there at this time.
     fn serve(&mut self, now_ns: u64, asked: Asked) -> u64 {
-        self.asked += asked;
         let for_keys = asked.keys.saturating_mul(self.toll_ns);
         let for_lines = asked.lines.saturating_mul(self.toll_line_ns);
         let takes = for_keys.saturating_add(for_lines);
@@ -298,7 +294,6 @@ mod tests {
             let one = Asked { lines: 1, keys: 1 };
             let fate = third.enter(500 * MS, 9, one, &mut line);
             assert_eq!(fate, Fate::Arrives((512 + toll_line) * MS));
-            assert_eq!((line.asked.lines, line.asked.keys), (21, 31));
         }
     }
 

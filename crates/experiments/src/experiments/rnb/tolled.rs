@@ -1,18 +1,18 @@
 //! memcacheds whose transactions cost something, proxies before them that keep copies, and the coordinator that switches these on.
 //!
 //! ```text
-//!  load ──> proxies ──> relays with tolls ──> memcacheds
+//!  load ──> proxies ──> a relay with tolls ──> memcacheds
 //!  filling ──> another proxy ─────────────────────^
 //!                  └── coordinator: copies are on
 //! ```
 //!
 //! The proxy that fills knows the same servers by the same names, so that it keeps the same copies; but it passes the relays by, so that what
-//! would take minutes under the tolls takes seconds. Relays are threads of this process, which counts what passes them.
+//! would take minutes under the tolls takes seconds. The relay is a thread of this process, which counts what passes it.
 
 use crate::fleet::api_of;
 use anyhow::{Context, ensure};
 use evenkeel_bench::process::{Server, allowed_cores};
-use evenkeel_bench::{Asked, Path as Way, Relay, Target};
+use evenkeel_bench::{Asked, Path as Way, Relay, Route, Target};
 use evenkeel_coordinator_core::{BundleSwitchRequest, BundleView, FollowerView, Stage};
 use std::fs;
 use std::net::SocketAddr;
@@ -58,7 +58,7 @@ pub(super) struct TolledFleet {
     // In the order in which they should go.
     proxies: Vec<Server>,
     filler: Server,
-    relays: Vec<Relay>,
+    relay: Relay,
     _memcacheds: Vec<Server>,
     _coordinator: Server,
     _folder: TempDir,
@@ -109,17 +109,16 @@ impl TolledFleet {
         let memcacheds = (0..size.servers).map(memcached);
         let memcacheds = memcacheds.collect::<anyhow::Result<Vec<_>>>()?;
         let direct: Vec<SocketAddr> = memcacheds.iter().map(|server| server.address).collect();
-        let relay = |&to: &SocketAddr| {
-            let way = Way {
+        let route = |&to: &SocketAddr| Route {
+            listen: ([127, 0, 0, 1], 0).into(),
+            to: Target::from(to),
+            path: Way {
                 toll: TOLL_KEY,
                 toll_line: TOLL_LINE,
                 ..Way::default()
-            };
-            Relay::start(([127, 0, 0, 1], 0).into(), Target::from(to), way, 0)
+            },
         };
-        let relays = direct.iter().map(relay);
-        let relays = relays.collect::<anyhow::Result<Vec<_>>>()?;
-        let tolled: Vec<SocketAddr> = relays.iter().map(|relay| relay.address).collect();
+        let relay = Relay::start(direct.iter().map(route).collect(), 0)?;
         let proxy = |name: &str, servers: &[SocketAddr]| -> anyhow::Result<Server> {
             let path = folder.path().join(format!("{name}.toml"));
             let text = proxy_file(name, servers, size.copies, coordinator.address);
@@ -127,7 +126,8 @@ impl TolledFleet {
             let path = path.to_str().context("an odd folder")?;
             Server::evenkeel(&["proxy", "--config", path], &cores)
         };
-        let proxies = (0..size.proxies).map(|number| proxy(&format!("p{number}"), &tolled));
+        let proxies =
+            (0..size.proxies).map(|number| proxy(&format!("p{number}"), &relay.addresses));
         let proxies = proxies.collect::<anyhow::Result<Vec<_>>>()?;
         let filler = proxy("filler", &direct)?;
         if size.copies > 1 {
@@ -136,7 +136,7 @@ impl TolledFleet {
         Ok(TolledFleet {
             proxies,
             filler,
-            relays,
+            relay,
             _memcacheds: memcacheds,
             _coordinator: coordinator,
             _folder: folder,
@@ -162,7 +162,7 @@ impl TolledFleet {
             proxies.map(|proxy| count(proxy, name)).sum()
         };
         Ok(Seen {
-            asked: self.relays.iter().map(Relay::asked).collect(),
+            asked: self.relay.carried().iter().map(|path| path.asked).collect(),
             multi_gets: count("requests")?,
             transactions: match self.copies {
                 1 => count("transactions")?,
