@@ -17,6 +17,7 @@
 pub mod change;
 pub mod copies;
 pub mod generation;
+pub mod locality;
 pub mod mark;
 pub mod name;
 #[cfg(test)]

@@ -1,0 +1,5 @@
+//! What distance costs: what requests end in, and what other places for keys would make of that.
+
+pub mod outcome;
+
+pub use outcome::Outcome;
