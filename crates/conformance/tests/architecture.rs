@@ -133,6 +133,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "types",
             "placement",
+            "schemes",
             "balance",
             "hotkeys",
             "coordinator-core",
