@@ -136,6 +136,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "types",
             "placement",
+            "schemes",
             "balance",
             "hotkeys",
             "coordinator-core",

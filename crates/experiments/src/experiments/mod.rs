@@ -3,6 +3,7 @@
 mod adaptive;
 mod agreement;
 mod curves;
+mod locality;
 mod lru;
 mod mbal;
 mod moves;
@@ -56,6 +57,10 @@ pub const ALL: &[Experiment] = &[
     adaptive::FIGURE_9,
     adaptive::FIGURE_10,
     adaptive::MOVES,
+    locality::FIGURE_4,
+    locality::FIGURE_5,
+    locality::FIGURE_6,
+    locality::FIGURE_11,
     agreement::AGREEMENT,
     spore::TARGETS,
     mbal::TARGETS,

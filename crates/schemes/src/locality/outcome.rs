@@ -29,7 +29,7 @@ pub enum Outcome {
     DecrHit,
     /// A `decr` of what was not.
     DecrMiss,
-    /// A `get` or `gets` of one key that found it. A request for several keys is as many outcomes.
+    /// A `get`, `gets`, `touch` or `gat` of one key that found it. A request for several keys is as many outcomes.
     GetHit,
     /// One that did not.
     GetMiss,
@@ -45,7 +45,7 @@ pub enum Outcome {
     CasNotFound,
     /// A `flush_all`.
     Flush,
-    /// Anything else: a `touch`, a question about the server, an error.
+    /// Anything else, which names no key or is an error.
     Other,
 }
 
@@ -112,7 +112,7 @@ impl Outcome {
         }
     }
 
-    /// Whether it is a read in the paper's sense (its section 5): a `get`, found or not.
+    /// Whether it is a read as the paper has them (section 5): a get, found or not.
     pub const fn is_read(self) -> bool {
         matches!(self, Outcome::GetHit | Outcome::GetMiss)
     }
