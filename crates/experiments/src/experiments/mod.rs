@@ -61,6 +61,7 @@ pub const ALL: &[Experiment] = &[
     locality::FIGURE_5,
     locality::FIGURE_6,
     locality::FIGURE_11,
+    locality::SDC_SDS,
     agreement::AGREEMENT,
     spore::TARGETS,
     mbal::TARGETS,

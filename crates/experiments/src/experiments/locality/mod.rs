@@ -1,14 +1,18 @@
-//! What distance costs (Talaga and Chapin, "Exploring non-typical memcache architectures"): the plots of their model, by ours.
+//! What distance costs (Talaga and Chapin, "Exploring non-typical memcache architectures"): the plots of their model, by ours, and
+//! real servers beside it.
 
 mod figure_11;
 mod figure_4;
 mod figure_5;
 mod figure_6;
+mod ground;
+mod sdc_sds;
 
 pub(super) use figure_4::FIGURE_4;
 pub(super) use figure_5::FIGURE_5;
 pub(super) use figure_6::FIGURE_6;
 pub(super) use figure_11::FIGURE_11;
+pub(super) use sdc_sds::SDC_SDS;
 
 use super::Experiment;
 use crate::report::Table;
