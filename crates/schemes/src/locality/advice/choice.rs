@@ -44,44 +44,30 @@ pub(super) fn choose(
     };
     let (best, at_best) = best_of(&|one| one == today || may_be(one)).unwrap_or((today, now));
     let what = question.objective.words();
-    let share = |of: Estimate| 100.0 * (1.0 - of.value / now.value);
+    let gain = |of: Estimate| format!("{:.1} %", 100.0 * (1.0 - of.value / now.value));
+    let would = format!("{best} would make {what} smaller by {}", gain(at_best));
     let (choice, reason) = if at_best.value >= now.value {
-        (
-            None,
-            format!(
-                "no change: nothing that can be switched on makes {what} smaller than {today} does"
-            ),
-        )
+        let nothing = "no change: nothing that can be switched on makes";
+        (None, format!("{nothing} {what} smaller than {today} does"))
     } else if at_best.value > (1.0 - GAIN_MIN) * now.value {
+        let least = 100.0 * GAIN_MIN;
         (
             None,
-            format!(
-                "no change: {best} would make {what} smaller by {:.1} %, which is less than {:.0} %",
-                share(at_best),
-                100.0 * GAIN_MIN
-            ),
+            format!("no change: {would}, which is less than {least:.0} %"),
         )
     } else if at_best.high >= now.low {
         (
             None,
-            format!(
-                "no change: {best} would make {what} smaller by {:.1} %, and the intervals overlap",
-                share(at_best)
-            ),
+            format!("no change: {would}, and the intervals overlap"),
         )
     } else {
-        (
-            Some(best),
-            format!(
-                "{best} in place of {today} makes {what} smaller by {:.1} %",
-                share(at_best)
-            ),
-        )
+        let smaller = format!("makes {what} smaller by {}", gain(at_best));
+        (Some(best), format!("{best} in place of {today} {smaller}"))
     };
     let beyond = match best_of(&|_| true) {
         Some((beyond, at_beyond)) if at_beyond.value < at_best.value => format!(
-            "; {beyond} would by {:.1} %, and cannot be switched on yet",
-            share(at_beyond)
+            "; {beyond} would by {}, and cannot be switched on yet",
+            gain(at_beyond)
         ),
         _ => String::new(),
     };
