@@ -77,12 +77,12 @@ pub struct Racks {
 
 impl Racks {
     /// The chance that an item is in the own rack if it is in one, whichever: 1/r.
-    pub fn own_share(self) -> f64 {
+    fn own_share(self) -> f64 {
         1.0 / f64::from(self.racks)
     }
 
     /// The chance that one of its copies is: k/r.
-    pub fn near_share(self) -> f64 {
+    fn near_share(self) -> f64 {
         f64::from(self.copies) / f64::from(self.racks)
     }
 }
