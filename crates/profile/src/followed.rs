@@ -41,6 +41,11 @@ impl<K: Hash + Eq, V: Default> Followed<K, V> {
         stays(&key, self.halvings).then(|| self.entries.entry(key).or_default())
     }
 
+    /// Whether a thing is.
+    pub fn is_followed(&self, key: &K) -> bool {
+        self.entries.contains_key(key)
+    }
+
     /// How many things were seen for each that is followed, on average: a power of two.
     pub fn one_of(&self) -> u64 {
         1 << self.halvings.min(63)

@@ -44,7 +44,7 @@ impl Default for Groups {
 }
 
 /// The group of a session, or of a key that several share.
-pub(super) fn group_of(hash: u64) -> usize {
+pub(crate) fn group_of(hash: u64) -> usize {
     (SplitMix64::new(hash).next_u64() % GROUPS as u64) as usize
 }
 

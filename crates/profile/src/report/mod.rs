@@ -21,6 +21,7 @@ mod summary;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use groups::{group_of, object_bytes};
 pub use keys::KEYS_MAX;
 pub use measured::Measured;
 pub use summary::{Distance, Figure, RackLatency, Section, Share, Summary};
@@ -28,7 +29,7 @@ pub use summary::{Distance, Figure, RackLatency, Section, Share, Summary};
 use crate::followed::Followed;
 use crate::head::Head;
 use crate::record::{Flags, Record};
-use groups::{Groups, group_of};
+use groups::Groups;
 use keys::Keys;
 use measured::Sums;
 use network::Latencies;
