@@ -15,12 +15,23 @@
     )
 )]
 
+mod curve;
+mod followed;
 mod head;
+mod join;
 mod lifetime;
+mod reader;
 mod record;
+mod report;
 mod sampling;
 
+pub use curve::{CURVE_KEYS_MAX, Curve, Curves, Hits, Point};
 pub use head::{Head, HeadError, RackOfHead};
+pub use join::{JoinError, Joined};
 pub use lifetime::Lifetime;
+pub use reader::{ReadError, Reader};
 pub use record::{Flags, NO_LATENCY, NO_RACK, RECORD_LEN, Record, RecordError};
+pub use report::{
+    Distance, Figure, KEYS_MAX, Measured, PAGES_MAX, RackLatency, Report, Section, Share, Summary,
+};
 pub use sampling::Sampling;
