@@ -3,7 +3,7 @@
 mod adaptive;
 mod agreement;
 mod curves;
-mod locality;
+pub mod locality;
 mod lru;
 mod mbal;
 mod moves;

@@ -15,14 +15,14 @@ pub(in crate::experiments) const FIGURE_11: Experiment = Experiment {
 };
 
 /// Round trips in ms within a data centre and between both. Nothing is central.
-const COASTS: Distances = Distances {
+pub(super) const COASTS: Distances = Distances {
     own: 5.0,
     central: None,
     other: 40.0,
 };
 
 /// Those that need no central server.
-const ARCHITECTURES: [Architecture; 4] = [
+pub(super) const ARCHITECTURES: [Architecture; 4] = [
     Architecture::Sds,
     Architecture::Sdr,
     Architecture::Snoop,

@@ -15,7 +15,7 @@ pub(in crate::experiments) const FIGURE_4: Experiment = Experiment {
 };
 
 /// What a switch adds to a round trip, in ms, in the paper's plots.
-const SWITCH: (f64, f64) = (0.025, 3.7);
+pub(super) const SWITCH: (f64, f64) = (0.025, 3.7);
 
 /// Where the text says that Snoop and SDS are equivalent, in ms, at the highest ps.
 const EQUIVALENT: f64 = 0.3;

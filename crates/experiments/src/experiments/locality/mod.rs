@@ -6,12 +6,14 @@ mod figure_4;
 mod figure_5;
 mod figure_6;
 mod ground;
+mod profiled;
 mod sdc_sds;
 
 pub(super) use figure_4::FIGURE_4;
 pub(super) use figure_5::FIGURE_5;
 pub(super) use figure_6::FIGURE_6;
 pub(super) use figure_11::FIGURE_11;
+pub use profiled::plots;
 pub(super) use sdc_sds::SDC_SDS;
 
 use super::Experiment;
