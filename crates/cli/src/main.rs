@@ -5,7 +5,8 @@
 //! same binary; [`top`] shows what servers do, [`cachelets`] where their load is, [`plans`] how it is
 //! evened out, [`drain`] empties one, [`servers`] removes one that is gone, [`settings`] changes what holds for all,
 //! [`proxies`] shows who speaks for applications, [`changes`] how pools pass from former servers to their own, [`ring`] moves parts
-//! of pools whose hash space follows the load, and [`bundle`] switches copies of pools' items on and off.
+//! of pools whose hash space follows the load, [`bundle`] switches copies of pools' items on and off, and [`profile`] says how
+//! applications use a cache.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,7 @@ mod changes;
 mod drain;
 mod environment;
 mod plans;
+mod profile;
 mod proxies;
 mod ring;
 mod servers;
@@ -77,6 +79,8 @@ enum Command {
     Ring(Box<ring::Args>),
     /// Shows pools that keep copies for wide multi-gets, and switches these on and off
     Bundle(Box<bundle::Args>),
+    /// Shows how applications use a cache, as proxies have recorded it
+    Profile(Box<profile::Args>),
     /// Shows and changes the settings of a cluster
     Settings(Box<settings::Args>),
     /// Says where keys go through a proxy, and why
@@ -167,6 +171,7 @@ fn main() -> std::process::ExitCode {
         Command::Changes(args) => outcome(changes::run(&args)).into(),
         Command::Ring(args) => outcome(ring::run(&args)).into(),
         Command::Bundle(args) => outcome(bundle::run(&args)).into(),
+        Command::Profile(args) => outcome(profile::run(&args)).into(),
         Command::Settings(args) => outcome(settings::run(&args)).into(),
         Command::Explain(args) => outcome(evenkeel_proxy::explain(&args)).into(),
         Command::Bench { command } => match command {

@@ -211,6 +211,7 @@ fn one_key_in_a_hundred_says_what_all_say_of_recorded_traces() {
             });
         }
         let keys: HashSet<u64> = trace.iter().map(|asked| asked.key).collect();
+        println!("{file}: {} keys", keys.len());
         let records = records(&trace, 1000);
         // A tenth of all now, so that a curve goes from a fortieth to two fifths.
         let memory = keys.len() as u64 * 1032 / 10;

@@ -117,7 +117,7 @@ impl Group {
             shared_here,
         } = other;
         for (sum, more) in self.outcomes.iter_mut().zip(outcomes) {
-            *sum += more * times;
+            *sum = sum.saturating_add(more.saturating_mul(times));
         }
         for (sum, more) in [
             (&mut self.bytes, bytes),
@@ -137,7 +137,7 @@ impl Group {
             (&mut self.shared_racked, shared_racked),
             (&mut self.shared_here, shared_here),
         ] {
-            *sum += more * times;
+            *sum = sum.saturating_add(more.saturating_mul(times));
         }
     }
 }

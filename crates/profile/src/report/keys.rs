@@ -119,7 +119,7 @@ impl Key {
     fn add_of_keys(&mut self, record: &Record) {
         self.of_keys.add(record.session);
         if self.of_pages.commands > 0 && record.session == self.of_pages.session {
-            self.first_seen += 1;
+            self.first_seen = self.first_seen.saturating_add(1);
         }
         if record.own_rack == NO_RACK {
             return;
@@ -128,7 +128,8 @@ impl Key {
             self.rack = record.own_rack;
         }
         self.racked = self.racked.saturating_add(1);
-        self.here += u32::from(self.rack == record.own_rack);
+        let is_here = u32::from(self.rack == record.own_rack);
+        self.here = self.here.saturating_add(is_here);
         if writes(record.outcome) {
             self.rack = record.own_rack;
         }
@@ -140,7 +141,8 @@ impl Key {
         } = self;
         if !of_pages.is_shared {
             let group = &mut groups.0[group_of(of_pages.session)];
-            group.not_seen_shared += u64::from(of_pages.commands) * one_of;
+            let commands = u64::from(of_pages.commands).saturating_mul(one_of);
+            group.not_seen_shared = group.not_seen_shared.saturating_add(commands);
         }
         let group = &mut groups.0[of_keys.group(hash)];
         if of_keys.is_shared {

@@ -35,7 +35,7 @@ use measured::Sums;
 use network::Latencies;
 use remarks::Seen;
 
-/// Most pages that are followed at once, of all pools. About 40 bytes each, and half of the table may be empty: some 100 MiB.
+/// Most pages that are followed at once, of all pools. 32 bytes each, and half of the table may be empty: some 66 MiB.
 pub const PAGES_MAX: usize = 1 << 20;
 
 /// Most sessions that are followed at once, which takes half of that.
@@ -133,8 +133,8 @@ impl Report {
             let count = |all: &mut dyn Iterator<Item = u16>| {
                 all.filter(|of| usize::from(*of) == section).count() as u64
             };
-            let sessions = count(&mut { sessions }) * self.sessions.one_of();
-            let pages = count(&mut { pages }) * self.pages.one_of();
+            let sessions = count(&mut { sessions }).saturating_mul(self.sessions.one_of());
+            let pages = count(&mut { pages }).saturating_mul(self.pages.one_of());
             summary::section(self.name(section), &sums, (sessions, pages), &self.head)
         });
         let sections: Vec<Section> = sections.collect();
