@@ -5,11 +5,12 @@
 //! same binary; [`top`] shows what servers do, [`cachelets`] where their load is, [`plans`] how it is
 //! evened out, [`drain`] empties one, [`servers`] removes one that is gone, [`settings`] changes what holds for all,
 //! [`proxies`] shows who speaks for applications, [`changes`] how pools pass from former servers to their own, [`ring`] moves parts
-//! of pools whose hash space follows the load, [`bundle`] switches copies of pools' items on and off, and [`profile`] says how
-//! applications use a cache.
+//! of pools whose hash space follows the load, [`bundle`] switches copies of pools' items on and off, [`profile`] says how
+//! applications use a cache, and [`advise`] where their keys should live.
 
 #![forbid(unsafe_code)]
 
+mod advise;
 mod ask;
 mod bundle;
 mod cachelets;
@@ -81,6 +82,8 @@ enum Command {
     Bundle(Box<bundle::Args>),
     /// Shows how applications use a cache, as proxies have recorded it
     Profile(Box<profile::Args>),
+    /// Says which architecture an application should have, by its profile
+    Advise(Box<advise::Args>),
     /// Shows and changes the settings of a cluster
     Settings(Box<settings::Args>),
     /// Says where keys go through a proxy, and why
@@ -172,6 +175,7 @@ fn main() -> std::process::ExitCode {
         Command::Ring(args) => outcome(ring::run(&args)).into(),
         Command::Bundle(args) => outcome(bundle::run(&args)).into(),
         Command::Profile(args) => outcome(profile::run(&args)).into(),
+        Command::Advise(args) => outcome(advise::run(&args)).into(),
         Command::Settings(args) => outcome(settings::run(&args)).into(),
         Command::Explain(args) => outcome(evenkeel_proxy::explain(&args)).into(),
         Command::Bench { command } => match command {

@@ -132,6 +132,23 @@ fn report(paths: &[PathBuf], memory: &[Memory]) -> anyhow::Result<Shown> {
     })
 }
 
+/// What profiles say that are read as one, and what stands before them.
+///
+/// # Errors
+/// A file is no profile, or cannot be read.
+pub fn summary(paths: &[PathBuf]) -> anyhow::Result<(Head, Summary)> {
+    let mut profiles = Profiles::open(paths)?;
+    let head = profiles.joined.head().clone();
+    let mut report = Report::new(head.clone());
+    profiles.each(|record| {
+        report.add(record);
+        Ok(())
+    })?;
+    let mut summary = report.summary();
+    summary.remarks.extend(profiles.remarks());
+    Ok((head, summary))
+}
+
 /// Memory is said of pools that are there, and of each once.
 fn check(memory: &[Memory], head: &Head) -> Result<(), UsageError> {
     for Memory { pool, .. } in memory {

@@ -47,6 +47,7 @@ fn of_section(section: &Section) -> String {
         section.commands, section.pages, section.sessions
     );
     let figures = [
+        ("latency (ms)", section.latency_ms, 3),
         ("switch (ms)", section.switch_ms, 3),
         ("base (ms)", section.base_ms, 3),
         ("ps", section.ps, 3),

@@ -24,6 +24,7 @@ pub struct Page {
 pub struct Browser {
     wiki: SocketAddr,
     cookies: BTreeMap<String, String>,
+    requests: usize,
 }
 
 impl Browser {
@@ -31,6 +32,7 @@ impl Browser {
         Browser {
             wiki,
             cookies: BTreeMap::new(),
+            requests: 0,
         }
     }
 
@@ -64,6 +66,11 @@ impl Browser {
             ("loginreturnurl", "http://127.0.0.1/"),
         ]);
         answer["clientlogin"]["status"] == "PASS" && self.is_logged_in()
+    }
+
+    /// What it has asked for so far: pages, and calls of the API.
+    pub fn requests(&self) -> usize {
+        self.requests
     }
 
     pub fn is_logged_in(&mut self) -> bool {
@@ -100,6 +107,7 @@ impl Browser {
     }
 
     fn request(&mut self, method: &str, target: &str, form: Option<&str>) -> Page {
+        self.requests += 1;
         let wiki = self.wiki;
         let mut head = format!("{method} {target} HTTP/1.0\r\nHost: {wiki}\r\n");
         if !self.cookies.is_empty() {

@@ -11,6 +11,7 @@
 //! answers 500 while the server of that lock is dead.
 
 mod browser;
+mod profiled;
 mod wiki;
 
 use std::collections::BTreeMap;

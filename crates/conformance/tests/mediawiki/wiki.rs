@@ -20,11 +20,34 @@ pub const PASSWORD: &str = "an evenly kept secret";
 /// Name of the database, which MediaWiki puts before its keys and cookies.
 const DATABASE: &str = "wiki";
 
+/// Reads of this key say which page is made, and for which session (`profile_key`).
+pub const PROFILE_KEY: &str = "profiled";
+
 /// The cookie that holds the session's id.
 pub const SESSION_COOKIE: &str = "wiki_session";
 
 /// How long the installation may take: a second and a half on a quiet machine.
 const INSTALL_DEADLINE: Duration = Duration::from_secs(120);
+
+/// What a wiki keeps in its cache, as the paper on locality had it (section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caching {
+    /// Everything.
+    Full,
+    /// Everything but messages and parsed pages.
+    Limited,
+    /// Sessions alone.
+    Session,
+}
+
+impl Caching {
+    /// All of them, with the paper's names.
+    pub const ALL: [(Caching, &str); 3] = [
+        (Caching::Full, "full"),
+        (Caching::Limited, "limited"),
+        (Caching::Session, "session"),
+    ];
+}
 
 /// How the wiki uses its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +62,8 @@ pub enum CacheClient {
 
 /// A running wiki. It ends with this.
 pub struct Wiki {
-    server: Process,
-    address: SocketAddr,
+    /// Web servers of the same wiki, with their addresses.
+    servers: Vec<(Process, SocketAddr)>,
     folder: TempDir,
 }
 
@@ -50,6 +73,14 @@ impl Wiki {
     /// # Panics
     /// When MediaWiki or what it needs is not installed, or does not start.
     pub fn start(client: CacheClient, cache: SocketAddr) -> Wiki {
+        Wiki::start_at(client, Caching::Full, &[cache])
+    }
+
+    /// The same with a web server for each of these addresses of the cache.
+    ///
+    /// # Panics
+    /// As [`Wiki::start`].
+    pub fn start_at(client: CacheClient, caching: Caching, caches: &[SocketAddr]) -> Wiki {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let php = require_php(client);
         install(&php, folder.path());
@@ -58,32 +89,38 @@ impl Wiki {
             .append(true)
             .open(&settings)
             .expect("the installer writes the settings");
-        file.write_all(cache_settings(client, cache, folder.path()).as_bytes())
+        file.write_all(cache_settings(client, caching, folder.path()).as_bytes())
             .expect("the settings can be written");
-        // It says where it listens on standard error.
-        let server = Process::command("php -S", require_program("sh"))
-            .args(["-c", "exec \"$@\" 2>&1", "sh"])
-            .arg(php)
-            .args(["-d", "opcache.enable_cli=1", "-d"])
-            .arg(match client {
-                CacheClient::OwnBesideApcu => "apc.enabled=1",
-                CacheClient::Own | CacheClient::Pecl => "apc.enabled=0",
-            })
-            .args(["-S", "127.0.0.1:0", "-t"])
-            .arg(code())
-            .env("MW_CONFIG_FILE", &settings)
-            .spawn();
-        let address = listening(&server);
-        Wiki {
-            server,
-            address,
-            folder,
-        }
+        let servers = caches.iter().map(|cache| {
+            // It says where it listens on standard error.
+            let server = Process::command("php -S", require_program("sh"))
+                .args(["-c", "exec \"$@\" 2>&1", "sh"])
+                .arg(&php)
+                .args(["-d", "opcache.enable_cli=1", "-d"])
+                .arg(match client {
+                    CacheClient::OwnBesideApcu => "apc.enabled=1",
+                    CacheClient::Own | CacheClient::Pecl => "apc.enabled=0",
+                })
+                .args(["-S", "127.0.0.1:0", "-t"])
+                .arg(code())
+                .env("MW_CONFIG_FILE", &settings)
+                .env("WIKI_CACHE", cache.to_string())
+                .spawn();
+            let address = listening(&server);
+            (server, address)
+        });
+        let servers = servers.collect();
+        Wiki { servers, folder }
     }
 
-    /// Where its pages are.
+    /// Where its pages are: of several web servers at the first.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses()[0]
+    }
+
+    /// Its web servers.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.servers.iter().map(|(_, address)| *address).collect()
     }
 
     /// What it says of its cache: each answer that is none of the protocol's good ones.
@@ -100,9 +137,10 @@ impl Wiki {
             .collect()
     }
 
-    /// Last lines of the web server, for messages.
+    /// Last lines of the web servers, for messages.
     pub fn story(&self) -> String {
-        self.server.stdout_text()
+        let servers = self.servers.iter();
+        servers.map(|(server, _)| server.stdout_text()).collect()
     }
 }
 
@@ -181,28 +219,39 @@ fn install(php: &Path, folder: &Path) {
     );
 }
 
-fn cache_settings(client: CacheClient, cache: SocketAddr, folder: &Path) -> String {
+fn cache_settings(client: CacheClient, caching: Caching, folder: &Path) -> String {
     let kind = match client {
         CacheClient::Own | CacheClient::OwnBesideApcu => "CACHE_MEMCACHED",
         CacheClient::Pecl => "'memcached-pecl'",
     };
+    let of = |is_cached| if is_cached { kind } else { "CACHE_NONE" };
+    let (main, pages) = (
+        of(caching != Caching::Session),
+        of(caching == Caching::Full),
+    );
     let is_local = client == CacheClient::OwnBesideApcu;
     let log = folder.join("memcached.log");
     format!(
         "\n# What the test adds.\n\
          $wgServer = 'http://' . ( $_SERVER['HTTP_HOST'] ?? '127.0.0.1' );\n\
-         $wgMemCachedServers = [ '{cache}' ];\n\
+         $wgMemCachedServers = [ getenv('WIKI_CACHE') ];\n\
          # Microseconds: what is slow here is the machine.\n\
          $wgMemCachedTimeout = 60000000;\n\
-         $wgMainCacheType = {kind};\n\
-         $wgMessageCacheType = {kind};\n\
-         $wgParserCacheType = {kind};\n\
+         $wgMainCacheType = {main};\n\
+         $wgMessageCacheType = {pages};\n\
+         $wgParserCacheType = {pages};\n\
          $wgSessionCacheType = {kind};\n\
          $wgDebugLogGroups['memcached'] = '{}';\n\
          $wgShowExceptionDetails = true;\n\
          $wgUseLocalMessageCache = {is_local};\n\
          # The same user logs in again and again, all from one address.\n\
-         $wgPasswordAttemptThrottle = [];\n",
+         $wgPasswordAttemptThrottle = [];\n\
+         $wgAccountCreationThrottle = [];\n\
+         # Which page this is, and whose: for a proxy that records.\n\
+         $wgExtensionFunctions[] = static function () {{\n\
+             $whose = $_COOKIE['{SESSION_COOKIE}'] ?? 'nobody' . getmypid();\n\
+             ObjectCache::getInstance( {kind} )->get( '{PROFILE_KEY}:' . mt_rand() . \":$whose\" );\n\
+         }};\n",
         log.display()
     )
 }

@@ -12,6 +12,9 @@ pub(super) const GROUPS: usize = 64;
 pub(super) struct Group {
     /// Commands by the number of their outcome.
     pub outcomes: [u64; Outcome::ALL.len()],
+    /// Commands that a server has answered, and microseconds that this took.
+    pub answered: u64,
+    pub latency_us: u64,
     pub bytes: u64,
     pub read_bytes: u64,
     /// Commands that carried an object, and their bytes in the direction in which it went.
@@ -71,6 +74,10 @@ impl Group {
             u64::from(record.answer_bytes),
         );
         self.outcomes[usize::from(record.outcome.number())] += 1;
+        if let Some(us) = record.latency() {
+            self.answered += 1;
+            self.latency_us += u64::from(us);
+        }
         self.bytes += asked + answered;
         if record.outcome.is_read() {
             self.read_bytes += asked + answered;
@@ -99,6 +106,8 @@ impl Group {
     fn add(&mut self, other: &Group, times: u64) {
         let Group {
             outcomes,
+            answered,
+            latency_us,
             bytes,
             read_bytes,
             objects,
@@ -120,6 +129,8 @@ impl Group {
             *sum = sum.saturating_add(more.saturating_mul(times));
         }
         for (sum, more) in [
+            (&mut self.answered, answered),
+            (&mut self.latency_us, latency_us),
             (&mut self.bytes, bytes),
             (&mut self.read_bytes, read_bytes),
             (&mut self.objects, objects),

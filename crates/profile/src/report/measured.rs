@@ -35,6 +35,8 @@ pub struct Measured {
     pub commands_per_page: Option<f64>,
     /// Requests of a page: gets of a page that were answered in the same microsecond are taken for one.
     pub requests_per_page: Option<f64>,
+    /// Milliseconds that an answered command took, on average.
+    pub latency_ms: Option<f64>,
     /// Milliseconds for each switch that is passed.
     pub switch_ms: Option<f64>,
     /// Milliseconds that are always added.
@@ -72,6 +74,7 @@ impl Sums<'_> {
             message_bytes: ratio(sum.message_bytes, sum.messages),
             commands_per_page: ratio(sum.page_commands, sum.pages),
             requests_per_page: ratio(sum.page_requests, sum.pages),
+            latency_ms: ratio(sum.latency_us, sum.answered).map(|us| us / 1000.0),
             switch_ms: line.map(|line| line.switch_ms),
             base_ms: line.map(|line| line.base_ms),
         }

@@ -58,6 +58,8 @@ pub struct Section {
     pub commands_per_page: Option<Figure>,
     /// [`Measured::requests_per_page`].
     pub requests_per_page: Option<Figure>,
+    /// [`Measured::latency_ms`].
+    pub latency_ms: Option<Figure>,
     /// [`Measured::switch_ms`].
     pub switch_ms: Option<Figure>,
     /// [`Measured::base_ms`].
@@ -157,6 +159,7 @@ pub(super) fn section(
         message_bytes: figure(&|of| of.message_bytes),
         commands_per_page: figure(&|of| of.commands_per_page),
         requests_per_page: figure(&|of| of.requests_per_page),
+        latency_ms: figure(&|of| of.latency_ms),
         switch_ms: figure(&|of| of.switch_ms),
         base_ms: figure(&|of| of.base_ms),
         distances: distances(&sums.latencies),

@@ -172,6 +172,7 @@ fn by_definition(records: &[&Record], racks: &[RackOfHead]) -> Measured {
         }),
         commands_per_page: Some(per_page),
         requests_per_page: Some(per_page),
+        latency_ms: mean(&Record::latency).map(|us| us / 1000.0),
         switch_ms: Some(switch),
         base_ms: Some(l - switch * n),
     }
