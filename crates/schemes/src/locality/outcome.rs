@@ -29,7 +29,7 @@ pub enum Outcome {
     DecrHit,
     /// A `decr` of what was not.
     DecrMiss,
-    /// A `get` or `gets` of one key that found it. A request for several keys is as many outcomes.
+    /// A `get`, `gets`, `gat` or `touch` of one key that found it. A request for several keys is as many outcomes.
     GetHit,
     /// One that did not.
     GetMiss,
@@ -45,7 +45,7 @@ pub enum Outcome {
     CasNotFound,
     /// A `flush_all`.
     Flush,
-    /// Anything else: a `touch`, a question about the server, an error.
+    /// Anything else: a question about an item, an error.
     Other,
 }
 
