@@ -98,9 +98,12 @@ impl ProxyCore {
         }
     }
 
-    /// Tells the wall clock's time at `Instant(0)`, in microseconds since 1970, for what is recorded from the next configuration on.
+    /// Tells the wall clock's time at `Instant(0)`, in microseconds since 1970, for what is recorded.
     pub fn set_clock_origin(&mut self, unix_us: u64) {
         self.origin_unix_us = unix_us;
+        if let Some(profiler) = &mut self.counts.profiler {
+            profiler.origin_us = unix_us;
+        }
     }
 
     /// Hands over all that is recorded, for nothing will follow.

@@ -167,7 +167,7 @@ pub(crate) struct Profiler {
     /// In the order of the head.
     pools: Vec<PoolId>,
     /// Wall-clock time of `Instant(0)`, in microseconds since 1970.
-    origin_us: u64,
+    pub origin_us: u64,
     /// When the present turn began.
     pub now: Instant,
     notes: Vec<Note>,

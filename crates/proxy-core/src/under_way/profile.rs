@@ -68,10 +68,11 @@ pub(crate) fn go_on_with_page(core: &mut ProxyCore, id: ClientId) {
     }
 }
 
-/// A connection comes from here.
+/// A connection comes from here, if nobody has said so before.
 pub(crate) fn begin_visit(core: &mut ProxyCore, id: ClientId, from: &[u8]) {
     if let Some(profiler) = &core.counts.profiler
         && let Some(client) = core.clients.get_mut(id)
+        && client.visit.is_none()
     {
         let page = core.random.u32();
         let visit = Visit::new(from, page, profiler.now, &profiler.sampling);

@@ -16,6 +16,7 @@ mod name_service;
 mod observed;
 mod patience;
 mod plain_hot_keys;
+mod profile;
 mod request_log;
 mod secure;
 mod twemproxy;
