@@ -494,7 +494,7 @@ impl<'a> World<'a> {
                 self.core.answer_own_address(self.now, ticket, "proxy", 1);
             }
             Output::ResetStats => self.core.reset_stats(),
-            Output::Log(_) => {}
+            Output::Log(_) | Output::Profile(_) => {}
         }
     }
 

@@ -37,8 +37,6 @@ pub struct RackOfHead {
     pub name: String,
     /// Whether it stands on the backbone.
     pub is_central: bool,
-    /// The proxy's measured distance to it, in milliseconds of round trip, when the file was begun.
-    pub distance_ms: Option<f64>,
 }
 
 /// Why a file is no profile.
@@ -138,16 +136,15 @@ mod tests {
     use super::*;
 
     fn head() -> Head {
-        let rack = |name: &str, is_central, distance_ms| RackOfHead {
+        let rack = |name: &str, is_central| RackOfHead {
             name: name.to_owned(),
             is_central,
-            distance_ms,
         };
         Head {
             record_len: RECORD_LEN,
             proxy: "proxy-1".to_owned(),
             sampling: Sampling::FULL,
-            racks: vec![rack("a", false, Some(0.125)), rack("core", true, None)],
+            racks: vec![rack("a", false), rack("core", true)],
             own_rack: Some("a".to_owned()),
             pools: vec!["main".to_owned()],
         }

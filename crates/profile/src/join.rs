@@ -96,12 +96,6 @@ impl<R: Read> Joined<R> {
                 .map_err(|error| JoinError::Read(position, error))?;
             files.push(file);
         }
-        if files.len() > 1 {
-            // Each proxy has distances of its own.
-            for rack in &mut head.racks {
-                rack.distance_ms = None;
-            }
-        }
         Ok(Joined { head, files })
     }
 

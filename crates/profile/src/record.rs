@@ -32,11 +32,11 @@ pub struct Record {
     pub client: u32,
     /// Position of the pool in the head; of those beyond 255 the last.
     pub pool: u8,
-    /// Bytes of the request for this key.
+    /// Bytes of the request for this key, as the server was sent it; of a line for several keys the key and a space. 0 where no server has answered.
     pub request_bytes: u32,
-    /// Bytes of the answer for this key.
+    /// Bytes of the answer for this key, as the application was sent it, without the `END` of gets.
     pub answer_bytes: u32,
-    /// Microseconds from the request's arrival at the server's queue to the answer, or [`NO_LATENCY`].
+    /// Microseconds from when it was asked for the first time to the server's answer, or [`NO_LATENCY`].
     pub latency_us: u32,
     /// Rack of the client's side: the proxy's. [`NO_RACK`] if it has none.
     pub own_rack: u8,

@@ -11,14 +11,16 @@
 //! ```
 
 use crate::bytes::{ByteQueue, Spare};
+use crate::counts::Counts;
 use crate::ids::{PoolId, RouteId};
 use crate::limited::Limited;
 use crate::limits::{ANSWER_RESERVE_START, PIPELINE_MAX};
+use crate::pages::Visit;
 use crate::pipe::in_flight::Question;
+use crate::profile::NoteId;
 use crate::routes::RenameId;
 use crate::show::kinds::Show;
 use crate::stats::counters::Tally;
-use crate::stats::counts::Counts;
 use core::mem;
 use evenkeel_hotkeys::client::{Answer, ReadTicket};
 use evenkeel_protocol::auth::{Dialect, Sasl};
@@ -41,6 +43,8 @@ pub(crate) struct Slot {
     pub rename: RenameId,
     /// The route that the request went.
     pub route: RouteId,
+    /// What is recorded of it.
+    pub note: NoteId,
 }
 
 impl Slot {
@@ -52,6 +56,7 @@ impl Slot {
             ticket: None,
             rename: RenameId::NONE,
             route: RouteId::NONE,
+            note: NoteId::NONE,
         }
     }
 }
@@ -152,6 +157,8 @@ pub(crate) struct Client {
     pub dialect: Dialect,
     /// How far it has come with SASL.
     pub sasl: Sasl,
+    /// Which page its application makes; `None` while no requests are recorded.
+    pub visit: Option<Box<Visit>>,
     /// Whether servers have been found out about for it; see `request/speech.rs`.
     pub knows_servers: bool,
     /// The error that takes the place of `END` in the multi-get whose keys are being shown.
@@ -193,6 +200,7 @@ impl Client {
             copied_read: None,
             dialect,
             sasl,
+            visit: None,
             knows_servers: false,
             get_failure: None,
             multi_get: None,
@@ -307,7 +315,7 @@ impl Client {
 
     /// Makes room for the answer to a `get` of one key.
     #[inline]
-    pub fn push_key(&mut self, rename: RenameId, route: RouteId) -> u64 {
+    pub fn push_key(&mut self, rename: RenameId, route: RouteId, note: NoteId) -> u64 {
         let show = Show::Value {
             with_cas: false,
             last: true,
@@ -316,20 +324,24 @@ impl Client {
         self.ring.push_back(Slot {
             rename,
             route,
+            note,
             ..Slot::new(show, State::Waiting)
         });
         self.first + self.ring.len() as u64 - 1
     }
 
-    /// Makes room for the answer to a `get` of several keys, which are called so and go these routes. Returns the first one's
-    /// place.
+    /// Makes room for the answer to a `get` of several keys, which are called so, go these routes and have these notes. Returns the
+    /// first one's place.
     #[inline]
-    pub fn push_keys(&mut self, keys: impl ExactSizeIterator<Item = (RenameId, RouteId)>) -> u64 {
+    pub fn push_keys(
+        &mut self,
+        keys: impl ExactSizeIterator<Item = (RenameId, RouteId, NoteId)>,
+    ) -> u64 {
         let first = self.first + self.ring.len() as u64;
         let count = keys.len();
         self.waiting += count;
         self.ring
-            .extend(keys.zip(1..).map(|((rename, route), nth)| {
+            .extend(keys.zip(1..).map(|((rename, route, note), nth)| {
                 let show = Show::Value {
                     with_cas: false,
                     last: nth == count,
@@ -337,6 +349,7 @@ impl Client {
                 Slot {
                     rename,
                     route,
+                    note,
                     ..Slot::new(show, State::Waiting)
                 }
             }));
@@ -357,6 +370,11 @@ impl Client {
     /// The slots, from the front.
     pub fn slots(&self) -> impl Iterator<Item = &Slot> {
         self.ring.iter()
+    }
+
+    /// The slots, from the front.
+    pub fn slots_mut(&mut self) -> impl Iterator<Item = &mut Slot> {
+        self.ring.iter_mut()
     }
 
     /// Whether a read of the key that the CSM cache of a pool knows of has not been shown. O(slots).
@@ -496,12 +514,13 @@ impl Client {
             show: show @ Show::Value { .. },
             state: State::Done(answered),
             route,
+            note,
             ..
         }) = self.ring.front_mut()
             && !answered.is_error
         {
             let (show, bytes) = (*show, mem::take(&mut answered.bytes));
-            counts.shown(*route, answered.tally, bytes.len());
+            counts.shown(*route, *note, answered.tally, bytes.len());
             self.held -= bytes.len();
             self.out.tail().extend_from_slice(&bytes);
             spare.keep(bytes);

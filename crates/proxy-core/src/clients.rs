@@ -36,6 +36,11 @@ impl Clients {
         self.slab.get_mut(id.0)
     }
 
+    /// The names of all of them.
+    pub fn ids(&self) -> Vec<ClientId> {
+        self.slab.keys().into_iter().map(ClientId).collect()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.slab.len()

@@ -8,6 +8,7 @@ use crate::server_list::ServerList;
 use core::fmt;
 use core::time::Duration;
 use evenkeel_hotkeys::plain::PlainConfig;
+use evenkeel_profile::Head;
 use evenkeel_protocol::Limits;
 use evenkeel_protocol::auth::{AuthMode, Credentials};
 use evenkeel_types::UnixSeconds;
@@ -63,6 +64,10 @@ pub struct ProxyConfig {
     pub racks: Arc<Racks>,
     /// Which requests are logged; none without it.
     pub request_log: Option<RequestLogConfig>,
+    /// Which requests are recorded; none without it.
+    pub profile: Option<ProfileConfig>,
+    /// What begins the key by which an application says which page it makes, before `PAGE:SESSION`. `None` where none is kept free.
+    pub profile_key: Option<Box<[u8]>>,
 }
 
 /// What applications must do before they are heard.
@@ -267,6 +272,8 @@ impl ProxyConfig {
             limit_keys: false,
             racks: Arc::default(),
             request_log: None,
+            profile: None,
+            profile_key: None,
         }
     }
 }
@@ -280,4 +287,13 @@ pub struct RequestLogConfig {
     pub slow: Option<Duration>,
     /// Keys are not told, but their hashes.
     pub hash_keys: bool,
+}
+
+/// What is recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfileConfig {
+    /// What the file begins with: the sampling and the pools are those by which requests are recorded.
+    pub head: Arc<Head>,
+    /// The proxy's own rack, by its position in the head.
+    pub own_rack: u8,
 }

@@ -26,6 +26,7 @@ use crate::stats::per_route::PerRoute;
 use crate::under_way::catch_up::catch_up;
 use crate::under_way::era::begin_era;
 use crate::under_way::log::take_over_log;
+use crate::under_way::profile::take_over_profile;
 use crate::worker::ProxyCore;
 use evenkeel_hotkeys::client::ClientLeases;
 use evenkeel_schemes::stage::{Stage, Step};
@@ -109,6 +110,8 @@ pub(crate) fn take_over(core: &mut ProxyCore, now: Instant, config: &Arc<ProxyCo
     }
     take_over_log(core, config.request_log.as_ref());
     core.backends.find_racks(&config.racks);
+    let pools: Vec<PoolId> = pools.into_iter().map(|(id, _)| id).collect();
+    take_over_profile(core, config.profile.as_ref(), &pools);
     core.backends.look_for_outages();
     if core.pools.look_for_hot_keys() {
         // The first slot begins with the first look at the clock.

@@ -2,6 +2,7 @@
 
 use crate::ids::{BackendId, ClientId, PoolId, RouteId};
 use crate::pipe::in_flight::Ask;
+use crate::profile::Class;
 use crate::routes::RenameId;
 use crate::routes::way::{WayKey, WayTo};
 use crate::show::kinds::Show;
@@ -65,6 +66,9 @@ pub(crate) struct Draft<'k> {
     pub copies: bool,
     /// What the answer to a write tells of the version that the key has then.
     pub tells: Tells,
+    /// What is recorded that it asks, and with which exptime, if it has one.
+    pub class: Class,
+    pub exptime: Option<i64>,
     /// Bytes of the request behind our own flags: the end of the line, and what follows it.
     pub behind_flags: usize,
 }
@@ -77,7 +81,7 @@ impl Draft<'_> {
 }
 
 impl<'k> Draft<'k> {
-    /// A request of one line about one key, whose answer nobody gets to see.
+    /// A request of one line about one key, whose answer nobody gets to see. It counts as a read, until something else is said of it.
     #[inline]
     pub fn line(client: ClientId, way: &WayTo, key: WayKey<'k>, intent: Intent) -> Self {
         Draft {
@@ -92,6 +96,11 @@ impl<'k> Draft<'k> {
             intent,
             copies: false,
             tells: Tells::Nothing,
+            class: match intent {
+                Intent::Look => Class::Other,
+                _ => Class::Get,
+            },
+            exptime: None,
             behind_flags: text::CRLF.len(),
         }
     }

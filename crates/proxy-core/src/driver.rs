@@ -20,6 +20,7 @@ use crate::under_way::deletions::go_on_with_deletions;
 use crate::under_way::flush::go_on_with_flushes;
 use crate::under_way::limited::go_on_with_limited;
 use crate::under_way::operation::go_on_with_failed;
+use crate::under_way::profile::{begin_visit, hand_over_all};
 use crate::under_way::retry::retry_parked;
 use crate::under_way::say::{forget_client, resume};
 use crate::under_way::stages::settle_steps;
@@ -77,9 +78,14 @@ impl ProxyCore {
         Some(pool.grains.as_ref()?.counted(now, down))
     }
 
-    /// A turn is over: acknowledges steps before which nothing is under way any more.
+    /// A turn is over: acknowledges steps before which nothing is under way any more, and hands over records that are due.
     #[inline]
     pub fn end_turn(&mut self) {
+        if let Some(profiler) = &self.counts.profiler
+            && profiler.is_due()
+        {
+            hand_over_all(self);
+        }
         if self.pools.may_be_behind() {
             settle_steps(self);
         }
@@ -88,6 +94,33 @@ impl ProxyCore {
     /// A turn of the event loop begins. All that follows happens at this time, as far as it is measured.
     pub fn begin_turn(&mut self, now: Instant) {
         self.now = now;
+        if let Some(profiler) = &mut self.counts.profiler {
+            profiler.now = now;
+        }
+    }
+
+    /// Tells the wall clock's time at `Instant(0)`, in microseconds since 1970, for what is recorded.
+    pub fn set_clock_origin(&mut self, unix_us: u64) {
+        self.origin_unix_us = unix_us;
+        if let Some(profiler) = &mut self.counts.profiler {
+            profiler.origin_us = unix_us;
+        }
+    }
+
+    /// Hands over all that is recorded, for nothing will follow.
+    pub fn end_profile(&mut self) {
+        hand_over_all(self);
+    }
+
+    /// Whether requests are recorded.
+    pub fn records(&self) -> bool {
+        self.counts.profiler.is_some()
+    }
+
+    /// Tells where a connection of an application comes from, without its port. Only what comes from somewhere is recorded: to be told of each
+    /// connection that is accepted, and of those that are there when requests begin to be [recorded](ProxyCore::records).
+    pub fn client_comes_from(&mut self, id: ClientId, from: &[u8]) {
+        begin_visit(self, id, from);
     }
 
     /// Whether reads may go to copies, as long as a lease lasts: then the time that comes with input of an

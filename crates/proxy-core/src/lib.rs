@@ -27,7 +27,7 @@
 //!   `show/` (answers in the application's words), `stats/` (what is counted, and how it is told).
 //! - Parts of a worker, each with its data: `client` and `clients`, `pipe/` (connections to servers), `pool/`
 //!   (which server, also of hot keys and while servers are out of use), `parked`, `flushes`, `operations`, `drafts`,
-//!   `limited`, `request_log`, `output`.
+//!   `limited`, `request_log`, `pages`, `profile` and `counts`, `output`.
 //! - `worker`: the parts together.
 //! - What is done with several parts at once: `under_way/`, then `request/` and `answer/`, `configure`, `map`
 //!   and `explain`.
@@ -78,6 +78,7 @@ mod composed;
 mod config;
 mod configure;
 mod copied;
+mod counts;
 mod deletions;
 mod draft;
 mod drafts;
@@ -93,10 +94,12 @@ mod logged;
 mod map;
 mod operations;
 mod output;
+mod pages;
 mod parked;
 mod pipe;
 mod places;
 mod pool;
+mod profile;
 mod racks;
 mod random;
 mod request;
@@ -120,7 +123,7 @@ mod worker;
 pub use bundles::{Bundles, Keeping};
 pub use config::{
     Access, DEFAULT_POOL, Failover, Login, MapSource, OnDown, PoolConfig, PoolKind, PoolSettings,
-    ProxyConfig, RequestLogConfig, Revision, TlsId,
+    ProfileConfig, ProxyConfig, RequestLogConfig, Revision, TlsId,
 };
 pub use explain::{
     CopiesSeen, Destination, Explanation, Exptimes, FormerSeen, HealthSeen, HotSeen, KeyTogether,
@@ -130,6 +133,7 @@ pub use ids::{BackendId, ClientId};
 pub use logged::LoggedRequest;
 pub use output::{AddressTicket, Output, StatsTicket};
 pub use pool::grain_counts::RingCounted;
+pub use profile::ProfileChunk;
 pub use racks::{NO_RACK, Racks};
 pub use request_log::SLOW_LOGGED_PER_SECOND_MAX;
 pub use ring::{PlannedRing, Told};

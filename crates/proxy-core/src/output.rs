@@ -3,13 +3,14 @@
 use crate::config::{MapSource, TlsId};
 use crate::ids::{BackendId, ClientId};
 use crate::logged::LoggedRequest;
+use crate::profile::ProfileChunk;
 use crate::stats::listing::StatsKind;
 use evenkeel_types::{Epoch, Instant};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Something for the driver to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// There is something in [`ProxyCore::client_output`](crate::ProxyCore::client_output).
     WriteClient(ClientId),
@@ -68,6 +69,8 @@ pub enum Output {
     ResetStats,
     /// Log this request.
     Log(Box<LoggedRequest>),
+    /// Write these records.
+    Profile(Box<ProfileChunk>),
 }
 
 /// A `stats` command that awaits its answer.

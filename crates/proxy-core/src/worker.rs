@@ -3,6 +3,7 @@
 use crate::bytes::Spare;
 use crate::clients::Clients;
 use crate::config::ProxyConfig;
+use crate::counts::Counts;
 use crate::deletions::Deletions;
 use crate::drafts::Drafts;
 use crate::failure::Failure;
@@ -21,7 +22,6 @@ use crate::random::Random;
 use crate::request_log::RequestLog;
 use crate::routes::routing::Routing;
 use crate::scratch::Scratch;
-use crate::stats::counts::Counts;
 use evenkeel_types::{Epoch, Instant, UnixSeconds};
 use std::sync::Arc;
 
@@ -50,6 +50,8 @@ pub struct ProxyCore {
     pub(crate) out_pause: usize,
     /// See [`ProxyCore::set_room`].
     pub(crate) room: usize,
+    /// Wall-clock time of `Instant(0)`, in microseconds since 1970.
+    pub(crate) origin_unix_us: u64,
     /// `None` while no requests are logged.
     pub(crate) log: Option<RequestLog>,
     pub(crate) random: Random,
@@ -81,6 +83,7 @@ impl ProxyCore {
             counts: Counts::default(),
             out_pause: limits::OUT_PAUSE,
             room: usize::MAX,
+            origin_unix_us: 0,
             log: None,
             random: Random::new(seed),
             leaving_look: None,

@@ -110,6 +110,15 @@ impl Application {
         }
     }
 
+    /// Where it comes from, without the port, for the profile.
+    pub fn origin(&self) -> String {
+        let address = self.wire.socket().peer_address();
+        address.map_or_else(
+            || "unix".to_owned(),
+            |address| address.ip().to_canonical().to_string(),
+        )
+    }
+
     /// The address of the proxy that it has reached; `None` by a unix socket.
     pub fn reached(&self) -> Option<SocketAddr> {
         self.wire.socket().own_address()

@@ -2,7 +2,7 @@
 
 use crate::discovery::{DiscoverySpec, Source};
 use crate::limits::{
-    THREADS_MAX, buffer_memory, item_size, listener, nameserver, refresh, timeout,
+    THREADS_MAX, buffer_memory, item_size, listener, nameserver, profile_max, refresh, timeout,
 };
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use evenkeel_member::access::AccessArgs;
@@ -170,6 +170,22 @@ pub struct Args {
     /// Log hashes instead of keys
     #[arg(long)]
     pub request_log_hash_keys: bool,
+
+    /// File for a profile of requests, for `evenkeel profile report`; the one before it is FILE.1
+    #[arg(long, value_name = "FILE", env = "EVENKEEL_PROXY_PROFILE")]
+    pub profile: Option<PathBuf>,
+
+    /// Record one of so many pages, and one of so many keys [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), env = "EVENKEEL_PROXY_PROFILE_SAMPLE")]
+    pub profile_sample: Option<u32>,
+
+    /// Record every request
+    #[arg(long)]
+    pub profile_full: bool,
+
+    /// Most bytes of the profile and the one before it, or with suffix k, m or g [default: 1g]
+    #[arg(long, value_name = "BYTES", value_parser = profile_max, env = "EVENKEEL_PROXY_PROFILE_MAX")]
+    pub profile_max: Option<u64>,
 
     /// Proxy workers (threads) [default: 2]
     #[arg(short = 't', long, env = "EVENKEEL_PROXY_THREADS")]

@@ -20,7 +20,7 @@ use crate::application::{Application, Served};
 use crate::clusters::Clusters;
 use crate::control::{Control, Gauges, WorkerHandle};
 use crate::pages::Facts;
-use crate::request_log::{Entry, Sink};
+use crate::recorder::{Entry, Sink};
 use crate::server_link::ServerLink;
 use evenkeel_proxy_core::{
     AddressTicket, BackendId, ClientId, LoggedRequest, MapSource, Output, ProxyConfig, ProxyCore,
@@ -111,8 +111,8 @@ pub struct Parts {
     pub clock: Clock,
     /// Where it says what it does.
     pub mark: TurnMark,
-    /// Where requests are logged; `None` where none are.
-    pub request_log: Option<Sink>,
+    /// Where requests are logged and recorded; `None` where none are.
+    pub recorder: Option<Sink>,
     /// The host by which clients reach the proxy, where the operator has named one, and its first address.
     pub own_address: Arc<(Option<String>, SocketAddr)>,
 }
@@ -228,6 +228,8 @@ pub fn run(parts: Parts) -> io::Result<()> {
             .stopping
             .is_some_and(|until| now >= until || worker.is_drained())
         {
+            worker.parts.core.end_profile();
+            worker.carry_out(now);
             return Ok(());
         }
     }
@@ -496,6 +498,11 @@ impl Worker {
                     }
                 }
                 Output::Log(request) => self.log(request),
+                Output::Profile(chunk) => {
+                    if let Some(sink) = &self.parts.recorder {
+                        sink.offer_records(chunk);
+                    }
+                }
             }
         }
         self.unfinished = true;
@@ -519,7 +526,7 @@ impl Worker {
     }
 
     fn log(&self, request: Box<LoggedRequest>) {
-        let Some(sink) = &self.parts.request_log else {
+        let Some(sink) = &self.parts.recorder else {
             return;
         };
         let id = request.client;

@@ -46,6 +46,19 @@ pub fn buffer_memory(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Fewest and most bytes of a profile: below, the head of each file is a large part of it; above, nobody reads it.
+pub const PROFILE_MAX_RANGE: RangeInclusive<u64> = 1 << 20..=1 << 40;
+
+/// Reads how many bytes a profile may have.
+pub fn profile_max(text: &str) -> Result<u64, String> {
+    let size = parse_size(text)? as u64;
+    if PROFILE_MAX_RANGE.contains(&size) {
+        Ok(size)
+    } else {
+        Err("use 1m to 1024g".into())
+    }
+}
+
 /// Reads the size of the largest item.
 pub fn item_size(text: &str) -> Result<usize, String> {
     let size = parse_size(text)?;

@@ -2,7 +2,7 @@
 
 use crate::control::{Control, ReloadCounts, WorkerHandle};
 use crate::in_force::InForce;
-use crate::request_log::Sink;
+use crate::recorder::Sink;
 use evenkeel_proxy_core::{ProcessFacts, ProcessStats, render_metrics};
 use evenkeel_runtime::budget::Pool;
 use evenkeel_runtime::names::Resolver;
@@ -27,8 +27,8 @@ pub struct Facts {
     pub reload_counts: Arc<ReloadCounts>,
     /// The configuration of all workers.
     pub in_force: InForce,
-    /// Where requests are logged.
-    pub request_log: Option<Sink>,
+    /// Where requests are logged and recorded.
+    pub recorder: Option<Sink>,
     /// Turns of workers that took long.
     pub turns: Arc<TurnCounts>,
     /// What finds the addresses of servers.
@@ -40,7 +40,9 @@ impl Facts {
     pub fn process(&self) -> ProcessStats {
         let now = self.clock.now();
         let revision = self.in_force.revision();
-        let (logged, dropped) = self.request_log.as_ref().map_or((0, 0), Sink::counts);
+        let recorder = self.recorder.as_ref();
+        let (logged, dropped) = recorder.map_or((0, 0), Sink::lines);
+        let (recorded, unrecorded) = recorder.map_or((0, 0), Sink::records);
         let names = self.resolver.counts();
         let facts = ProcessFacts {
             pid: std::process::id().into(),
@@ -57,6 +59,8 @@ impl Facts {
             config_reload_failures: self.reload_counts.failures.load(Ordering::Relaxed),
             request_log_written: logged,
             request_log_dropped: dropped,
+            profile_records: recorded,
+            profile_dropped: unrecorded,
             turns_slow: self.turns.slow(),
             turns_starved: self.turns.starved(),
             names_asked: names.asked,

@@ -11,11 +11,11 @@ use crate::in_force::InForce;
 use crate::looks::Looks;
 use crate::news::News;
 use crate::pages::Facts;
+use crate::recorder::{LogFile, ProfileFile, Recorder};
 use crate::reload::{self, Reloaded, Reloader, wanted};
-use crate::request_log::RequestLog;
 use crate::tls::TlsWays;
 use anyhow::Context;
-use evenkeel_proxy_core::{ProxyCore, Revision};
+use evenkeel_proxy_core::{ProxyConfig, ProxyCore, Revision};
 use evenkeel_runtime::budget::Pool;
 use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::watchdog::{self, TurnCounts};
@@ -43,7 +43,7 @@ pub struct Proxy {
     workers: Arc<[WorkerHandle]>,
     clusters: Clusters,
     discoveries: Discoveries,
-    request_log: Option<RequestLog>,
+    recorder: Option<Recorder>,
     worker_threads: Vec<JoinHandle<std::io::Result<()>>>,
     acceptor: JoinHandle<()>,
     admin: Option<HttpPort>,
@@ -119,13 +119,9 @@ impl Proxy {
         let ways = TlsWays::default();
         let config = settings.proxy_config(&clusters, &discoveries, &ways, revision);
         let config = Arc::new(config.map_err(anyhow::Error::msg)?);
-        let request_log = settings
-            .request_log
-            .target()
-            .map(RequestLog::start)
-            .transpose()
-            .map_err(|error| UsageError(format!("--request-log: {error}")))?;
-        let sink = request_log.as_ref().map(|log| log.sink().clone());
+        let tcp = tcp.context("a proxy has a TCP address")?;
+        let recorder = start_recorder(&settings, tcp, &config)?;
+        let sink = recorder.as_ref().map(|it| it.sink().clone());
         let reload_counts = Arc::new(ReloadCounts::default());
         let resolver =
             Resolver::start(&settings.nameservers).context("failed to start looking names up")?;
@@ -133,6 +129,7 @@ impl Proxy {
         let mut handles = Vec::new();
         let mut rests = Vec::new();
         let mut acceptor_ends = Vec::new();
+        let origin_unix_us = clock.origin_unix_micros();
         for _ in 0..settings.threads {
             let poll = Poll::new().context("failed to make an event queue")?;
             let waker =
@@ -149,7 +146,8 @@ impl Proxy {
             });
             // The standard library seeds this from the machine's randomness, anew for each worker.
             let seed = RandomState::new().hash_one(std::process::id());
-            let core = ProxyCore::new(&config, seed);
+            let mut core = ProxyCore::new(&config, seed);
+            core.set_clock_origin(origin_unix_us);
             rests.push((core, poll, incoming, control));
         }
         let workers: Arc<[WorkerHandle]> = handles.into();
@@ -177,11 +175,10 @@ impl Proxy {
             connections: Arc::clone(&connections),
             reload_counts: Arc::clone(&reload_counts),
             in_force: in_force.clone(),
-            request_log: sink.clone(),
+            recorder: sink.clone(),
             turns: Arc::clone(&turns),
             resolver: resolver.clone(),
         };
-        let tcp = tcp.context("a proxy has a TCP address")?;
         let own_address = Arc::new((settings.advertise.clone(), tcp));
         for (index, (core, poll, incoming, control)) in rests.into_iter().enumerate() {
             let name = format!("proxy-{index}");
@@ -206,7 +203,7 @@ impl Proxy {
                 gauges: Arc::clone(&workers[index].gauges),
                 clock,
                 mark,
-                request_log: sink.clone(),
+                recorder: sink.clone(),
                 own_address: Arc::clone(&own_address),
             };
             worker_threads.push(spawn_named(name, move || event_loop::run(parts))?);
@@ -281,7 +278,7 @@ impl Proxy {
             workers,
             clusters,
             discoveries,
-            request_log,
+            recorder,
             worker_threads,
             acceptor,
             admin,
@@ -289,10 +286,10 @@ impl Proxy {
         })
     }
 
-    /// Opens the log of requests anew, so that what was renamed gets no more.
+    /// Opens the log of requests anew, and the profile if it was renamed, so that what was gets no more.
     pub fn reopen_log(&self) {
-        if let Some(log) = &self.request_log {
-            log.sink().reopen();
+        if let Some(recorder) = &self.recorder {
+            recorder.sink().reopen();
         }
     }
 
@@ -344,19 +341,48 @@ impl Proxy {
         }
         // The coordinator is told that nobody is asked from here any more when that is so.
         self.clusters.keep_only(&Wanted::default());
-        if let Some(log) = self.request_log {
-            log.stop();
+        if let Some(recorder) = self.recorder {
+            recorder.stop();
         }
         Ok(())
     }
 }
 
-fn identity(settings: &Settings, address: SocketAddr, clock: Clock) -> Identity {
+/// Opens the files that requests are written to, if there are any.
+fn start_recorder(
+    settings: &Settings,
+    address: SocketAddr,
+    config: &ProxyConfig,
+) -> anyhow::Result<Option<Recorder>> {
+    let log = settings.request_log.target().map(LogFile::open).transpose();
+    let log = log.map_err(|error| UsageError(format!("--request-log: {error}")))?;
+    let profile = settings.profile.place().zip(config.profile.as_ref());
+    let profile = profile.map(|(place, config)| {
+        let (_, name) = host_and_name(settings, address);
+        ProfileFile::begin(place, name, Arc::clone(&config.head))
+    });
+    let profile = profile.transpose();
+    let profile = profile.map_err(|error| UsageError(format!("--profile: {error}")))?;
+    if log.is_none() && profile.is_none() {
+        return Ok(None);
+    }
+    let recorder = Recorder::start(log, profile).context("failed to start the recorder")?;
+    Ok(Some(recorder))
+}
+
+/// How others reach the proxy, and what they call it.
+fn host_and_name(settings: &Settings, address: SocketAddr) -> (String, String) {
     let host = settings.advertise.clone();
     let host = host.unwrap_or_else(|| address.ip().to_string());
     let name = settings.name.clone();
+    let name = name.unwrap_or_else(|| format!("{host}:{}", address.port()));
+    (host, name)
+}
+
+fn identity(settings: &Settings, address: SocketAddr, clock: Clock) -> Identity {
+    let (host, name) = host_and_name(settings, address);
     Identity {
-        name: name.unwrap_or_else(|| format!("{host}:{}", address.port())),
+        name,
         host,
         address,
         boot: BootId(clock.unix_millis()),

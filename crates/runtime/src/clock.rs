@@ -44,6 +44,15 @@ impl Clock {
         Instant(nanos(time).saturating_sub(self.start))
     }
 
+    /// Wall-clock time at which the clock was started, in microseconds since 1970, by which its own times are known in others' terms.
+    pub fn origin_unix_micros(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let unix = since.map_or(0, |since| {
+            u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+        });
+        unix.saturating_sub(self.monotonic().0 / 1000)
+    }
+
     /// Wall-clock milliseconds since 1970, for boot ids and the start of version counters.
     pub fn unix_millis(&self) -> u64 {
         unix_millis_now()

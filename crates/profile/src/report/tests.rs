@@ -13,7 +13,6 @@ pub(crate) fn head() -> Head {
     let rack = |name: &str, is_central| RackOfHead {
         name: name.to_owned(),
         is_central,
-        distance_ms: None,
     };
     Head {
         record_len: RECORD_LEN,

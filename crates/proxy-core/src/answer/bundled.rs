@@ -7,12 +7,14 @@ use crate::answer::done::done;
 use crate::client::{Answered, State};
 use crate::composed::without_newline;
 use crate::ids::BackendId;
-use crate::pipe::in_flight::{GroupKey, Progress, Tag};
+use crate::pipe::in_flight::{Progress, Tag};
+use crate::profile::Heard;
 use crate::show;
 use crate::show::Unfit;
 use crate::show::kinds::Show;
 use crate::stats::counters::Tally;
 use crate::under_way::copies::{begin_fill, begin_refresh};
+use crate::under_way::profile::{hear_key, rack_of};
 use crate::under_way::second_round::{KeyLeft, ask_homes};
 use crate::worker::ProxyCore;
 use evenkeel_protocol::{Reply, Value};
@@ -45,21 +47,26 @@ fn one_value(
     raw: &[u8],
 ) -> Result<(), Unfit> {
     let backend = core.backends.get_mut(id).ok_or(Unfit)?;
+    let rack = rack_of(backend);
     let (question, request) = backend.awaited().ok_or(Unfit)?;
     let line = without_newline(question);
     let Progress::Group(group) = &mut request.progress else {
         return Err(Unfit);
     };
-    let slot = loop {
+    let key = loop {
         let (key, place) = group.next().ok_or(Unfit)?;
         group.advance();
         if line[place] == *value.key {
-            break key.slot;
+            break key;
         }
         group.missed += 1;
     };
     let tag = request.tag;
     request.saw(raw.len(), Tally::GetHit);
+    let (slot, name_len) = (key.slot, value.key.len());
+    let heard = Heard::of(&tag, rack).of_copy(is_copy(value.key));
+    let client = core.clients.get_mut(tag.client);
+    hear_key(&mut core.counts, client, key, name_len, &heard);
     if !is_copy(value.key) {
         show_value(core, &tag, slot, value, Some(raw));
         return Ok(());
@@ -146,14 +153,17 @@ fn rest_of_line(
     error: Option<&[u8]>,
 ) -> Result<(), Unfit> {
     let backend = core.backends.get_mut(id).ok_or(Unfit)?;
+    let rack = rack_of(backend);
     let (question, request) = backend.awaited().ok_or(Unfit)?;
     let Progress::Group(group) = &request.progress else {
         return Err(Unfit);
     };
     let tag = request.tag;
+    let heard = Heard::of(&tag, rack);
     let mut left = Vec::new();
     if let Some(client) = core.clients.get_mut(tag.client) {
-        for (GroupKey { slot, .. }, name) in group.names(question) {
+        for (key, name) in group.names(question) {
+            let slot = key.slot;
             let place = client.slot(slot);
             let Some(shown_as) = place.filter(|it| it.is_waiting()).map(|it| it.show) else {
                 continue;
@@ -167,6 +177,7 @@ fn rest_of_line(
                 });
                 continue;
             }
+            hear_key(&mut core.counts, Some(client), key, name.len(), &heard);
             client.saw_answer(0);
             let answered = match error {
                 None => Answered::miss(),

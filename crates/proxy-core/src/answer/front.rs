@@ -1,12 +1,12 @@
 //! An answer whose turn has come when it arrives.
 
 use crate::client::{Answered, Client};
+use crate::counts::Counts;
 use crate::routes::Rename;
 use crate::show;
 use crate::show::Unfit;
 use crate::show::kinds::Show;
 use crate::stats::counters::Tally;
-use crate::stats::counts::Counts;
 use evenkeel_protocol::Reply;
 
 /// Composes the front slot's answer straight into the output and gives up the slot.
@@ -21,7 +21,7 @@ pub(crate) fn show_front(
     let is_key = matches!(shown_as, Show::Value { .. });
     if is_key && show::is_error(reply) {
         if let Some(slot) = client.pop() {
-            counts.shown(slot.route, Tally::Refused, 0);
+            counts.shown(slot.route, slot.note, Tally::Refused, 0);
         }
         client.show(shown_as, Answered::refused(raw.to_vec()));
         return Ok(Tally::Refused);
@@ -31,7 +31,7 @@ pub(crate) fn show_front(
     let tally = show::compose(out, shown_as, rename, question, reply, raw)?;
     let bytes = out.len() - before;
     if let Some(slot) = client.pop() {
-        counts.shown(slot.route, tally, bytes);
+        counts.shown(slot.route, slot.note, tally, bytes);
     }
     if is_key {
         client.end_key(shown_as);

@@ -94,7 +94,7 @@ fn settle_hot_for(
         return Ok(());
     };
     let (shown_as, rename) = (slot.show, core.routing.renames.get(slot.rename));
-    let route = slot.route;
+    let (route, note) = (slot.route, slot.note);
     let Some((_, ticket)) = slot.ticket.take() else {
         return Ok(());
     };
@@ -145,7 +145,7 @@ fn settle_hot_for(
         let before = out.len();
         let tally = shown.compose(out, question, reply, raw)?;
         let bytes = out.len() - before;
-        core.counts.shown(route, tally, bytes);
+        core.counts.shown(route, note, tally, bytes);
         client.pop();
         client.end_key(shown_as);
         core.clients.write(&mut core.outbox, tag.client);

@@ -25,6 +25,7 @@ use crate::show::Unfit;
 use crate::under_way::limited::go_on_with_ripe;
 use crate::under_way::operation::step_answered;
 use crate::under_way::pace::unpace;
+use crate::under_way::profile::hear;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use evenkeel_protocol::{Reply, ReplyOutcome, parse_reply};
@@ -120,6 +121,8 @@ fn take_reply(
         return greeted(core, now, id, reply);
     }
     backend.answered();
+    hear(core, id);
+    let backend = core.backends.get_mut(id).ok_or(Unfit)?;
     let is_aware = backend.peer != Peer::Memcached;
     let (_, request) = backend.awaited().ok_or(Unfit)?;
     let tag = request.tag;

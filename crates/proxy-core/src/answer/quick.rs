@@ -3,17 +3,19 @@
 use crate::bytes::Spare;
 use crate::client::{Answered, Client, State};
 use crate::composed::key_of_get;
+use crate::counts::Counts;
 use crate::ids::{BackendId, RouteId};
 use crate::output::Output;
 use crate::pipe::backend::Link;
-use crate::pipe::in_flight::{Ask, Group, Progress};
+use crate::pipe::in_flight::{Ask, Group, Progress, SPACE};
 use crate::pool::grain_counts::GrainCounts;
+use crate::profile::{Heard, NoteId};
 use crate::routes::RenameId;
 use crate::show::kinds::Show;
 use crate::show::put_value;
 use crate::stats::counters::Tally;
-use crate::stats::counts::Counts;
 use crate::under_way::park::hurry_parked;
+use crate::under_way::profile::rack_of;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use core::mem;
@@ -54,6 +56,7 @@ fn quick_answer(
         Some(_) => backend.took(now),
         None => None,
     };
+    let rack = rack_of(backend);
     let (question, request) = backend.awaited()?;
     if request.tag.ask != Ask::Values {
         return None;
@@ -70,6 +73,7 @@ fn quick_answer(
         counts: &mut core.counts,
         spare: &mut core.spare,
         grains: core.pools.grains_of(request.tag.pool),
+        heard: Heard::of(&request.tag, rack),
     };
     let taken = match &mut request.progress {
         Progress::Nothing => {
@@ -117,6 +121,17 @@ struct Shelf<'c> {
     spare: &'c mut Spare,
     /// Of the pool that was asked, where it has a ring.
     grains: Option<&'c mut GrainCounts>,
+    heard: Heard,
+}
+
+/// How the application wants to see a value, and what else its place tells.
+#[derive(Clone, Copy)]
+struct Place {
+    show: Show,
+    /// What servers call its key.
+    rename: RenameId,
+    route: RouteId,
+    note: NoteId,
 }
 
 impl Shelf<'_> {
@@ -128,12 +143,14 @@ impl Shelf<'_> {
         input: &[u8],
         limits: &Limits,
     ) -> Option<usize> {
-        let (show, rename, route) = self.shown_as(slot)?;
+        let place = self.place(slot)?;
+        let Place { show, note, .. } = place;
         if input.starts_with(text::END) {
+            self.counts.heard(note, question.len(), &self.heard);
             self.carried(hash, Tally::GetMiss, question.len() + text::END.len());
             self.client.saw_answer(0);
             if self.client.is_front(slot) {
-                self.counts.shown(route, Tally::GetMiss, 0);
+                self.counts.shown(place.route, note, Tally::GetMiss, 0);
                 self.client.pop_shown();
                 self.client.end_key(show);
             } else {
@@ -147,7 +164,8 @@ impl Shelf<'_> {
         if !behind.starts_with(text::END) {
             return None;
         }
-        let before_key = rename.before_key(key)?;
+        let before_key = place.rename.before_key(key)?;
+        self.counts.heard(note, question.len(), &self.heard);
         let value_len = len - before_key;
         let len = len + text::END.len();
         self.carried(hash, Tally::GetHit, question.len() + len);
@@ -156,10 +174,11 @@ impl Shelf<'_> {
             put_value(self.client.out(), before_key, &input[..len]);
             self.client.pop_shown();
             self.client.saw_answer(len);
-            self.counts.shown(route, Tally::GetHit, value_len);
+            self.counts
+                .shown(place.route, note, Tally::GetHit, value_len);
             self.client.show_values(self.counts, self.spare);
         } else {
-            self.put(slot, (show, route), before_key, value);
+            self.put(slot, &place, before_key, value);
         }
         Some(len)
     }
@@ -173,33 +192,40 @@ impl Shelf<'_> {
         limits: &Limits,
     ) -> Option<usize> {
         let mut taken = 0;
-        while let Some((key, place)) = group.next() {
-            let (rest, name) = (&input[taken..], &question[place]);
-            let Some((show, rename, route)) = self.shown_as(key.slot) else {
+        while let Some((key, at)) = group.next() {
+            let (rest, name) = (&input[taken..], &question[at]);
+            let Some(place) = self.place(key.slot) else {
                 break;
             };
             let Some(len) = scan_value_of(rest, name, limits) else {
                 break;
             };
-            let Some(before_key) = rename.before_key(name) else {
+            let Some(before_key) = place.rename.before_key(name) else {
                 break;
             };
-            self.carried(key.hash.into(), Tally::GetHit, name.len() + 1 + len);
-            self.put(key.slot, (show, route), before_key, &rest[..len]);
+            let asked = SPACE + name.len();
+            self.carried(key.hash.into(), Tally::GetHit, asked + len);
+            self.counts.heard(place.note, asked, &self.heard);
+            self.put(key.slot, &place, before_key, &rest[..len]);
             group.advance();
             taken += len;
         }
         (taken > 0).then_some(taken)
     }
 
-    /// How the application wants to see a value, what servers call its key, and its route.
+    /// The place of a value; `None` if what it shows is none.
     #[inline(always)]
-    fn shown_as(&mut self, slot: u64) -> Option<(Show, RenameId, RouteId)> {
+    fn place(&mut self, slot: u64) -> Option<Place> {
         let slot = self.client.slot(slot)?;
         let show @ Show::Value { .. } = slot.show else {
             return None;
         };
-        Some((show, slot.rename, slot.route))
+        Some(Place {
+            show,
+            rename: slot.rename,
+            route: slot.route,
+            note: slot.note,
+        })
     }
 
     /// The grain of a key, where it has one, has carried a read of so many bytes.
@@ -212,15 +238,16 @@ impl Shelf<'_> {
 
     /// Shows a value whose key has so many bytes before it, or keeps it for its turn.
     #[inline(always)]
-    fn put(&mut self, slot: u64, (show, route): (Show, RouteId), before_key: usize, value: &[u8]) {
+    fn put(&mut self, slot: u64, place: &Place, before_key: usize, value: &[u8]) {
         let client = &mut *self.client;
         client.saw_answer(value.len());
         if client.is_front(slot) {
             put_value(client.out(), before_key, value);
             client.pop_shown();
-            client.end_key(show);
+            client.end_key(place.show);
+            let bytes = value.len() - before_key;
             self.counts
-                .shown(route, Tally::GetHit, value.len() - before_key);
+                .shown(place.route, place.note, Tally::GetHit, bytes);
             client.show_values(self.counts, self.spare);
             return;
         }

@@ -6,15 +6,16 @@
 //! the middle of it, so is the connection of the application. Storage commands do not pass through; a slow
 //! sender would hold up everybody else's requests on the connection to the server.
 
-use crate::answer::values::SPACE;
 use crate::composed::key_of_get;
 use crate::ids::BackendId;
 use crate::limits::STREAM_MIN;
-use crate::pipe::in_flight::{Ask, Progress};
+use crate::pipe::in_flight::{Ask, Progress, SPACE};
 use crate::pipe::streaming::Streaming;
+use crate::profile::Heard;
 use crate::show::kinds::Show;
 use crate::show::{Unfit, put_value};
 use crate::stats::counters::Tally;
+use crate::under_way::profile::rack_of;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use evenkeel_protocol::{Limits, scan_value_head, text};
@@ -29,17 +30,19 @@ pub(crate) fn begin_stream(
     limits: &Limits,
 ) -> Option<usize> {
     let backend = core.backends.get_mut(id)?;
+    let rack = rack_of(backend);
     let (question, request) = backend.awaited()?;
     let tag = request.tag;
     // What is said of a hot key is held against its home first, and a copy goes by another name.
     if tag.ask != Ask::Values {
         return None;
     }
-    let (slot, hash, key) = match &request.progress {
-        Progress::Nothing => (tag.slot, None, key_of_get(question)?),
+    let (slot, hash, key, asked) = match &request.progress {
+        Progress::Nothing => (tag.slot, None, key_of_get(question)?, question.len()),
         Progress::Group(group) => {
             let (key, place) = group.next()?;
-            (key.slot, Some(key.hash), &question[place])
+            let asked = SPACE + place.len();
+            (key.slot, Some(key.hash), &question[place], asked)
         }
         _ => return None,
     };
@@ -49,7 +52,7 @@ pub(crate) fn begin_stream(
     let place = client
         .slot(slot)
         .filter(|_| is_front && data >= STREAM_MIN)?;
-    let before_key = place.rename.before_key(key)?;
+    let (before_key, note) = (place.rename.before_key(key)?, place.note);
     if !matches!(place.show, Show::Value { .. }) {
         return None;
     }
@@ -58,6 +61,7 @@ pub(crate) fn begin_stream(
         let bytes = SPACE + key.len() + len;
         grains.count(hash.into(), tag.is_read, Tally::GetHit, bytes);
     }
+    core.counts.heard(note, asked, &Heard::of(&tag, rack));
     match &mut request.progress {
         Progress::Group(group) => group.advance(),
         progress => *progress = Progress::Answered,
@@ -97,8 +101,9 @@ pub(crate) fn go_on_with_stream(
     }
     client.saw_answer(stream.len);
     if let Some(slot) = client.slot(stream.slot) {
-        let (shown_as, route) = (slot.show, slot.route);
-        core.counts.shown(route, Tally::GetHit, stream.len);
+        let shown_as = slot.show;
+        core.counts
+            .shown(slot.route, slot.note, Tally::GetHit, stream.len);
         client.pop_shown();
         client.end_key(shown_as);
     }

@@ -5,17 +5,16 @@ use crate::answer::front::show_front;
 use crate::client::{Answered, Client, State};
 use crate::composed::without_newline;
 use crate::ids::BackendId;
-use crate::pipe::in_flight::{GroupKey, Progress};
+use crate::pipe::in_flight::{GroupKey, Progress, SPACE};
+use crate::profile::Heard;
 use crate::routes::Renames;
 use crate::show;
 use crate::show::Unfit;
 use crate::show::kinds::Show;
 use crate::stats::counters::Tally;
+use crate::under_way::profile::{hear_key, hear_rest, rack_of};
 use crate::worker::ProxyCore;
 use evenkeel_protocol::{Reply, Value};
-
-/// Bytes before a key of a line.
-pub(crate) const SPACE: usize = 1;
 
 /// A line of the answer to a multi-get.
 pub(crate) fn take_values(
@@ -46,9 +45,11 @@ fn one_value(
     raw: &[u8],
 ) -> Result<(), Unfit> {
     let backend = core.backends.get_mut(id).ok_or(Unfit)?;
+    let rack = rack_of(backend);
     let (question, request) = backend.awaited().ok_or(Unfit)?;
     let line = without_newline(question);
     let tag = request.tag;
+    let heard = Heard::of(&tag, rack);
     let mut client = core.clients.get_mut(tag.client);
     let mut grains = core.pools.grains_of(tag.pool);
     let mut carried = |key: GroupKey, outcome, bytes| {
@@ -70,6 +71,14 @@ fn one_value(
             let (key, place) = group.next().ok_or(Unfit)?;
             group.advance();
             let len = SPACE + place.len();
+            let name_len = place.len();
+            hear_key(
+                &mut core.counts,
+                client.as_deref_mut(),
+                key,
+                name_len,
+                &heard,
+            );
             if line[place] == *value.key {
                 break (key.slot, Some((key, len + raw.len())));
             }
@@ -146,6 +155,7 @@ fn rest_of_values(core: &mut ProxyCore, id: BackendId, raw: &[u8], is_error: boo
     let Some(backend) = core.backends.get_mut(id) else {
         return;
     };
+    let rack = rack_of(backend);
     let Some((question, request)) = backend.awaited() else {
         return;
     };
@@ -163,6 +173,10 @@ fn rest_of_values(core: &mut ProxyCore, id: BackendId, raw: &[u8], is_error: boo
         }
     }
     if let Some(client) = core.clients.get_mut(tag.client) {
+        let heard = Heard::of(&tag, rack);
+        if let Progress::Group(group) = &request.progress {
+            hear_rest(&mut core.counts, client, group, &heard);
+        }
         let mut settle = |slot| {
             client.saw_answer(0);
             let answered = match error {

@@ -183,6 +183,9 @@ impl InFlight {
     }
 }
 
+/// Bytes before a key of a line for several.
+pub(crate) const SPACE: usize = 1;
+
 /// The part of an answer that has arrived.
 #[derive(Debug, Default)]
 pub(crate) enum Progress {

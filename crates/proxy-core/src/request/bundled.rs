@@ -8,6 +8,7 @@ use crate::routes::CommandClass;
 use crate::routes::way::{WayKey, WayTo};
 use crate::show::kinds::Show;
 use crate::under_way::lines::{CopyAt, add_copy_to_draft};
+use crate::under_way::profile::{Placing, note};
 use crate::worker::ProxyCore;
 use evenkeel_placement::cover::KEYS_MAX;
 use evenkeel_schemes::copies::PREFIX_LEN;
@@ -96,12 +97,14 @@ pub(crate) fn draft_copy(
     key: WayKey<'_>,
     (show, at): (Show, CopyAt),
 ) {
+    let note = note(core, &Placing::read(id, way.pool, key.stored, None));
     let Some(client) = core.clients.get_mut(id) else {
         return;
     };
     let slot = client.push(Slot {
         rename: way.rename,
         route: way.route,
+        note,
         ..Slot::new(show, State::Waiting)
     });
     let line = Line {

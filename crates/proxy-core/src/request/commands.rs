@@ -9,6 +9,7 @@ use crate::composed::announced;
 use crate::draft::{Draft, Intent, Tells};
 use crate::ids::ClientId;
 use crate::pipe::in_flight::Ask;
+use crate::profile::Class;
 use crate::request::question::ask_new;
 use crate::request::way::{bounded, on_way, refuse, refuses_cas};
 use crate::request::words::{refuses_mark, unaware_of_recaching};
@@ -63,6 +64,8 @@ pub(crate) fn store(core: &mut ProxyCore, now: Instant, id: ClientId, store: &St
                     true => Tells::Nothing,
                     false => Tells::Stored,
                 },
+                class: Class::of_store(store.verb),
+                exptime: (!joins).then_some(exptime),
                 behind_flags: store.value.len() + 2 * text::CRLF.len(),
                 ..Draft::line(id, way, key, Intent::Write)
             };
@@ -94,7 +97,7 @@ pub(crate) fn delete(core: &mut ProxyCore, now: Instant, id: ClientId, key: &[u8
         CommandClass::Delete,
         show,
         |core, way, key| {
-            delete_on(core, now, id, way, key, show);
+            delete_on(core, now, id, way, key, (show, Class::Delete));
         },
     );
 }
@@ -105,11 +108,12 @@ fn delete_on(
     id: ClientId,
     way: &WayTo,
     key: WayKey<'_>,
-    show: Show,
+    (show, class): (Show, Class),
 ) {
     let draft = Draft {
         show,
         tells: Tells::Removed,
+        class,
         ..Draft::line(id, way, key, Intent::Write)
     };
     ask_new(core, now, &draft, |out, route| {
@@ -128,7 +132,7 @@ pub(crate) fn invalidate(core: &mut ProxyCore, now: Instant, id: ClientId, key: 
     // It is the value that a store would have replaced.
     let (class, show) = (CommandClass::Set, Show::Nothing);
     on_way(core, now, id, key, class, show, |core, way, key| {
-        delete_on(core, now, id, way, key, show);
+        delete_on(core, now, id, way, key, (show, Class::TooLarge));
     });
 }
 
@@ -151,6 +155,7 @@ pub(crate) fn arithmetic(
     on_way(core, now, id, key, class, show, |core, way, key| {
         let draft = Draft {
             show,
+            class: Class::of_direction(direction),
             ..Draft::line(id, way, key, Intent::Write)
         };
         ask_new(core, now, &draft, |out, route| {
@@ -187,6 +192,7 @@ pub(crate) fn touch(
             let exptime = bounded(core, way, exptime);
             let draft = Draft {
                 show,
+                exptime: Some(exptime),
                 ..Draft::line(id, way, key, Intent::Touch)
             };
             ask_new(core, now, &draft, |out, route| {
@@ -286,6 +292,7 @@ pub(crate) fn meta_set(core: &mut ProxyCore, now: Instant, id: ClientId, meta: &
                     true => Tells::of_store(meta.flags.store_mode()),
                     false => Tells::Nothing,
                 },
+                class: Class::of_mode(meta.flags.store_mode(), meta.flags.has(b'C')),
                 behind_flags: behind_meta(ask) + meta.value.len() + text::CRLF.len(),
                 ..Draft::line(id, way, key, Intent::Write)
             };
@@ -325,6 +332,10 @@ pub(crate) fn meta_write(
             tells: match verb == Verb::Delete && ask == Ask::Single {
                 true => Tells::Removed,
                 false => Tells::Nothing,
+            },
+            class: match verb {
+                Verb::Arithmetic { .. } => Class::of_direction(meta.flags.direction()),
+                _ => Class::Delete,
             },
             behind_flags: behind_meta(ask),
             ..Draft::line(id, way, key, Intent::Write)
@@ -382,6 +393,8 @@ fn ask_meta(
     let as_sent = way.keeps_exptimes() && !(verb == Verb::Get && meta.flags.has(b'q'));
     if as_sent && way.rename == RenameId::NONE {
         let flags = meta.flags.raw();
+        let exptime = meta.flags.exptime(b'T');
+        let draft = Draft { exptime, ..draft };
         return ask_new(core, now, &draft, |out, route| write(out, flags, route));
     }
     let mut flags = mem::take(&mut core.scratch.flags);
@@ -395,7 +408,11 @@ fn ask_meta(
         None
     };
     match refusal {
-        None => ask_new(core, now, &draft, |out, route| write(out, &flags, route)),
+        None => {
+            let exptime = MetaFlags::of_reply(&flags).exptime(b'T');
+            let draft = Draft { exptime, ..draft };
+            ask_new(core, now, &draft, |out, route| write(out, &flags, route));
+        }
         Some(words) => {
             core.counts.stats.keys_refused += 1;
             core.counts.routes.count_error(way.route);

@@ -7,6 +7,7 @@ use crate::ids::{ClientId, PoolId};
 use crate::request::way::refuse;
 use crate::show::kinds::Show;
 use crate::under_way::flush::{NOTHING_TO_FLUSH, ROUNDS_OF_WARMED, flush_round};
+use crate::under_way::profile::note_flush;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use evenkeel_protocol::text;
@@ -45,11 +46,15 @@ pub(crate) fn flush_all(
         // A fill that has read at a home before it was emptied finds its placeholder gone in the second round.
         false => u8::from(keep_copies),
     };
+    let note = note_flush(core, id);
     let Some(client) = core.clients.get_mut(id) else {
         return;
     };
     client.parked += usize::from(holds_back);
-    let slot = client.push(Slot::new(show, State::Flushing));
+    let slot = client.push(Slot {
+        note,
+        ..Slot::new(show, State::Flushing)
+    });
     let give_up = now + patience.unwrap_or_default();
     let flush = Flush::new(delay, holds_back, rounds_left, give_up);
     flush_round(core, now, (id, slot), flush);

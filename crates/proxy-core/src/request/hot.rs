@@ -10,6 +10,7 @@ use crate::routes::CommandClass;
 use crate::routes::way::{WayKey, WayTo};
 use crate::show::kinds::Show;
 use crate::under_way::fail::fail;
+use crate::under_way::profile::{Placing, note};
 use crate::under_way::put::put;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
@@ -91,6 +92,8 @@ pub(crate) fn ask_hot_key(
     };
     core.counts.stats.replica_reads += u64::from(sent.name.is_some());
     let hash = sent.ticket.hash();
+    let placing = Placing::read(id, way.pool, key.stored, Some(sent.place_hash));
+    let note = note(core, &placing);
     let Some(client) = core.clients.get_mut(id) else {
         return true;
     };
@@ -98,6 +101,7 @@ pub(crate) fn ask_hot_key(
         ticket: Some((way.pool, sent.ticket)),
         rename: way.rename,
         route: way.route,
+        note,
         ..Slot::new(show, State::Waiting)
     });
     let tag = Tag {

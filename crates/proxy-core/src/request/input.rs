@@ -3,6 +3,7 @@
 use crate::client::{HeldBack, MultiGet};
 use crate::explain::{explain_asked, together_asked};
 use crate::ids::ClientId;
+use crate::pages::PageSaid;
 use crate::request::binary::input::step_in_other_dialect;
 use crate::request::commands;
 use crate::request::flush::flush_all;
@@ -12,12 +13,15 @@ use crate::request::quick::quick_gets;
 use crate::request::step::{Step, drop_all, stall};
 use crate::request::whole::{cluster_asked, say_version, stats_asked};
 use crate::show::kinds::{Show, Verb};
+use crate::under_way::profile::{go_on_with_page, say_page};
 use crate::under_way::say::{close_after_answers, say};
 use crate::worker::ProxyCore;
 use core::mem;
 use evenkeel_protocol::auth::Dialect;
 use evenkeel_protocol::compose::{answer, request as ask};
-use evenkeel_protocol::{Admin, Direction, Request, RequestOutcome, parse_request, text};
+use evenkeel_protocol::{
+    Admin, Direction, Keys, Meta, Request, RequestOutcome, parse_request, text,
+};
 use evenkeel_types::Instant;
 
 /// The application sent something: `input` is everything of it that was not consumed before.
@@ -25,6 +29,7 @@ use evenkeel_types::Instant;
 pub(crate) fn take_input(core: &mut ProxyCore, now: Instant, id: ClientId, input: &[u8]) -> usize {
     let mut consumed = 0;
     let mut turn = core.config.requests_per_turn;
+    go_on_with_page(core, id);
     while let Step::Consumed(count) = step(core, now, id, &input[consumed..], &mut turn) {
         consumed += count;
     }
@@ -82,6 +87,11 @@ fn step(core: &mut ProxyCore, now: Instant, id: ClientId, input: &[u8], turn: &m
     }
     match parse_request(input, &core.config.limits) {
         RequestOutcome::Request { request, consumed } => {
+            if let Request::Get { keys, .. } = request
+                && hear_page(core, id, &keys)
+            {
+                return Step::Consumed(consumed);
+            }
             if let Request::Get { keys, with_cas } = request
                 && let Some(wish) = wish_of(core, &keys)
             {
@@ -188,12 +198,20 @@ fn execute(
         {
             say(core, id, answer::unknown_flag(request));
         }
-        Request::MetaGet(ref meta) => commands::meta_get(core, now, id, meta),
-        Request::MetaSet(ref meta) => commands::meta_set(core, now, id, meta),
+        Request::MetaGet(ref meta) => {
+            hear_opaque(core, id, meta);
+            commands::meta_get(core, now, id, meta);
+        }
+        Request::MetaSet(ref meta) => {
+            hear_opaque(core, id, meta);
+            commands::meta_set(core, now, id, meta);
+        }
         Request::MetaDelete(ref meta) => {
+            hear_opaque(core, id, meta);
             commands::meta_write(core, now, id, meta, Verb::Delete, ask::meta_delete);
         }
         Request::MetaArithmetic(ref meta) => {
+            hear_opaque(core, id, meta);
             let up = meta.flags.direction() == Direction::Incr;
             commands::meta_write(
                 core,
@@ -207,6 +225,35 @@ fn execute(
         Request::MetaDebug { key } => commands::meta_debug(core, now, id, key),
     }
     input.len()
+}
+
+/// The opaque of a meta command may say which page its application makes.
+#[inline]
+fn hear_opaque(core: &mut ProxyCore, id: ClientId, meta: &Meta<'_>) {
+    if core.records()
+        && let Some(said) = meta.flags.token(b'O').and_then(PageSaid::in_opaque)
+    {
+        say_page(core, id, &said);
+    }
+}
+
+/// Whether a `get` is of the one key by which an application says which page it makes. If so, it is heard, and answered as a miss.
+fn hear_page(core: &mut ProxyCore, id: ClientId, keys: &Keys<'_>) -> bool {
+    let Some(own) = &core.config.profile_key else {
+        return false;
+    };
+    let mut keys = keys.iter();
+    let (Some(key), None) = (keys.next(), keys.next()) else {
+        return false;
+    };
+    let Some(rest) = key.strip_prefix(&**own) else {
+        return false;
+    };
+    if let Some(said) = PageSaid::in_key(rest) {
+        say_page(core, id, &said);
+    }
+    say(core, id, text::END);
+    true
 }
 
 fn begin_keys(

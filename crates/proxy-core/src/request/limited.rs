@@ -16,6 +16,7 @@ use crate::routes::{CommandClass, Limit};
 use crate::show::kinds::Show;
 use crate::under_way::limited::go_on_with_ripe;
 use crate::under_way::lines::send_drafts;
+use crate::under_way::profile::{Placing, note};
 use crate::under_way::release::release;
 use crate::under_way::say::say;
 use crate::worker::ProxyCore;
@@ -126,9 +127,11 @@ fn add_key(
     };
     core.counts.stats.cmd_get += 1;
     let show = Show::Value { with_cas, last };
+    let note = note(core, &Placing::read(id, at.0, key, Some(hash)));
     if let Some(client) = core.clients.get_mut(id) {
         let slot = client.push(Slot {
             route,
+            note,
             ..Slot::new(show, State::Waiting)
         });
         limited.add_unasked(UnaskedKey::new(slot, at, hash, route), key);

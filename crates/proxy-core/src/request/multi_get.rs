@@ -24,6 +24,7 @@ use crate::routes::CommandClass;
 use crate::routes::way::{WayKey, WayTo};
 use crate::show::kinds::Show;
 use crate::under_way::lines::{CopyAt, add_to_draft, send_drafts};
+use crate::under_way::profile::{Placing, note};
 use crate::worker::ProxyCore;
 use evenkeel_protocol::compose::request as ask;
 use evenkeel_protocol::{SentKey, next_word};
@@ -132,6 +133,7 @@ fn ask_for_key(
     };
     let draft = Draft {
         show,
+        exptime: rest.exptime,
         ..Draft::line(id, way, key, intent)
     };
     ask_new(core, now, &draft, |out, route| {
@@ -165,12 +167,18 @@ pub(crate) fn draft_key(
         return false;
     };
     let to = way.place.unwrap_or(to);
+    let placing = Placing {
+        exptime: rest.exptime,
+        ..Placing::read(id, way.pool, key.stored, Some(hash))
+    };
+    let note = note(core, &placing);
     let Some(client) = core.clients.get_mut(id) else {
         return true;
     };
     let slot = client.push(Slot {
         rename: way.rename,
         route: way.route,
+        note,
         ..Slot::new(show, State::Waiting)
     });
     let line = Line {

@@ -18,6 +18,7 @@ use crate::under_way::by_stage::ask_by_stage;
 use crate::under_way::fail::fail;
 use crate::under_way::operation::begin_write;
 use crate::under_way::park::{await_owner, await_reads};
+use crate::under_way::profile::{Placing, note};
 use crate::under_way::put::put;
 use crate::under_way::release::release;
 use crate::warm::mask_condition;
@@ -33,6 +34,8 @@ use evenkeel_types::{Epoch, Instant, KeyHash};
 struct Placed {
     /// Placement hash of the key, where the pool needs it.
     hash: KeyHash,
+    /// The hash by which the key was dealt out, if that is known.
+    dealt_by: Option<u64>,
     target: Result<BackendId, Failure>,
     flags: RouteFlags,
     ticket: Option<ReadTicket>,
@@ -66,6 +69,7 @@ pub(crate) fn ask_new(
     }
     let Placed {
         hash,
+        dealt_by,
         target,
         flags,
         ticket,
@@ -82,6 +86,7 @@ pub(crate) fn ask_new(
         Some(Route::Shadow { .. })
     );
     let has_ticket = ticket.is_some();
+    let note = note(core, &placing(draft, dealt_by));
     let Some(client) = core.clients.get_mut(draft.client) else {
         return;
     };
@@ -91,6 +96,7 @@ pub(crate) fn ask_new(
         ticket: ticket.map(|ticket| (draft.pool, ticket)),
         rename: draft.rename,
         route: draft.route,
+        note,
     });
     let mut is_behind_copies = false;
     if takes_steps(draft) && core.pools.keeps_copies(draft.pool) {
@@ -181,12 +187,14 @@ fn ask_early(
     draft: &Draft<'_>,
     write: &dyn Fn(&mut Vec<u8>, &[u8]),
 ) {
+    let note = note(core, &placing(draft, None));
     let Some(client) = core.clients.get_mut(draft.client) else {
         return;
     };
     let slot = client.push(Slot {
         rename: draft.rename,
         route: draft.route,
+        note,
         ..Slot::new(draft.show, State::Waiting)
     });
     let mut tag = Tag {
@@ -213,6 +221,18 @@ fn ask_early(
     release(core, now, draft.client);
 }
 
+/// What is recorded of it.
+fn placing<'k>(draft: &Draft<'k>, dealt_by: Option<u64>) -> Placing<'k> {
+    Placing {
+        client: draft.client,
+        pool: draft.pool,
+        key: draft.key,
+        hash: dealt_by,
+        class: draft.class,
+        exptime: draft.exptime,
+    }
+}
+
 /// Whether a request takes several steps from the beginning in a pool that is warmed from another.
 fn takes_steps(draft: &Draft<'_>) -> bool {
     matches!(
@@ -228,6 +248,7 @@ fn place(core: &mut ProxyCore, now: Instant, draft: &Draft<'_>) -> Placed {
     let mut placed = Placed {
         // The ring needs the key itself; nothing is looked up by hash in other pools.
         hash: KeyHash(0),
+        dealt_by: None,
         target: Err(Failure::NoOwner),
         flags: RouteFlags::default(),
         ticket: None,
@@ -245,7 +266,15 @@ fn place(core: &mut ProxyCore, now: Instant, draft: &Draft<'_>) -> Placed {
     };
     let pool = match servers {
         Servers::Memcached(pool) => {
-            placed.target = Ok(draft.place.unwrap_or_else(|| pool.home(draft.key)));
+            let home = match pool.ring() {
+                Some(_) => pool.home(draft.key),
+                None => {
+                    let (home, hash) = pool.home_and_hash(draft.key);
+                    placed.dealt_by = Some(hash);
+                    home
+                }
+            };
+            placed.target = Ok(draft.place.unwrap_or(home));
             if core.pools.watches()
                 && let Some(sent) = core
                     .pools
@@ -261,7 +290,7 @@ fn place(core: &mut ProxyCore, now: Instant, draft: &Draft<'_>) -> Placed {
         Servers::Evenkeel(pool) => pool,
     };
     let hash = KeyHash::of(draft.key);
-    placed.hash = hash;
+    (placed.hash, placed.dealt_by) = (hash, Some(hash.0));
     let era = pool.era();
     let mut load = |suffix| {
         let copy = match suffix {

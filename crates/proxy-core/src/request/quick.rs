@@ -13,6 +13,7 @@ use crate::pipe::backend::Link;
 use crate::pipe::in_flight::{Ask, Progress, Tag};
 use crate::pool::pools::Pools;
 use crate::pool::steady::{KeyPlace, SteadyPool};
+use crate::profile::NoteId;
 use crate::request::hot::watch_quick_get;
 use crate::routes::CommandClass;
 use crate::routes::limit::LIMIT;
@@ -48,6 +49,12 @@ pub(crate) fn quick_gets(
     let mut turn = turn;
     if core.config.limit_keys {
         if input[GET.len()..].starts_with(LIMIT) {
+            return 0;
+        }
+        turn = &mut no_more;
+    }
+    if let Some(own) = &core.config.profile_key {
+        if input[GET.len()..].starts_with(own) {
             return 0;
         }
         turn = &mut no_more;
@@ -95,7 +102,11 @@ fn quick_gets_of_one(
         if backend.link != Link::Ready || !backend.has_room(GET_LEN_MAX) {
             break;
         }
-        let slot = client.push_key(way.rename(), way.route());
+        let note = match &mut core.counts.profiler {
+            None => NoteId::NONE,
+            Some(profiler) => profiler.note_get(client.visit.as_deref(), pool, key, hash),
+        };
+        let slot = client.push_key(way.rename(), way.route(), note);
         core.counts.stats.cmd_get += 1;
         // The caller has counted the first.
         *turn -= u32::from(done > 0);
@@ -168,7 +179,20 @@ fn quick_get_all(
     let asked = match client.filter(|client| client.may_ask_all(keys.len(), core.out_pause)) {
         None => false,
         Some(client) => {
-            let first = client.push_keys(homes.iter().map(|home| (home.rename, home.route)));
+            let mut profiler = core.counts.profiler.as_deref_mut();
+            let visit = client.visit.take();
+            let places = homes.iter().zip(keys).map(|(home, at)| {
+                let note = match &mut profiler {
+                    None => NoteId::NONE,
+                    Some(profiler) => {
+                        let hash = home.hash.into();
+                        profiler.note_get(visit.as_deref(), home.pool, at.of(input), hash)
+                    }
+                };
+                (home.rename, home.route, note)
+            });
+            let first = client.push_keys(places);
+            client.visit = visit;
             core.counts.stats.cmd_get += keys.len() as u64;
             let mut line = Line::get(id, homes[0].pool, homes[0].to, homes[0].route);
             let mut prefixes = prefixes.iter();

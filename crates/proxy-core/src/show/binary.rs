@@ -244,7 +244,7 @@ fn arithmetic(out: &mut Vec<u8>, echo: Echo, reply: &Reply<'_>) -> Result<Tally,
         (Ok(_), false) => Tally::DecrHit,
         (Err(Status::NotFound), true) => Tally::IncrMiss,
         (Err(Status::NotFound), false) => Tally::DecrMiss,
-        (Err(_), _) => Tally::Nothing,
+        (Err(_), _) => Tally::NotStored,
     })
 }
 

@@ -274,7 +274,9 @@ fn meta(
         (Verb::Arithmetic { up: true }, NotFound) => Tally::IncrMiss,
         (Verb::Arithmetic { up: false }, Done | Value) => Tally::DecrHit,
         (Verb::Arithmetic { up: false }, NotFound) => Tally::DecrMiss,
-        (Verb::Arithmetic { .. }, Exists | NotStored) | (Verb::Debug, Miss) => Tally::Nothing,
+        (Verb::Arithmetic { .. }, Exists) => Tally::Exists,
+        (Verb::Arithmetic { .. }, NotStored) => Tally::NotStored,
+        (Verb::Debug, Miss) => Tally::Nothing,
         _ => return Err(Unfit),
     };
     if !(quiet && reply.status == Miss) {
@@ -422,7 +424,13 @@ fn nothing(reply: &Reply<'_>) -> Result<Tally, Unfit> {
         Reply::NotStored => Ok(Tally::NotStored),
         Reply::Exists => Ok(Tally::Exists),
         Reply::NotFound => Ok(Tally::NotFound),
-        Reply::Deleted | Reply::Touched | Reply::Number(_) | Reply::Meta(_) => Ok(Tally::Nothing),
+        Reply::Meta(meta) => Ok(match meta.status {
+            MetaStatus::NotStored => Tally::NotStored,
+            MetaStatus::Exists => Tally::Exists,
+            MetaStatus::NotFound | MetaStatus::Miss => Tally::NotFound,
+            MetaStatus::Done | MetaStatus::Value => Tally::Nothing,
+        }),
+        Reply::Deleted | Reply::Touched | Reply::Number(_) => Ok(Tally::Nothing),
         _ => Err(Unfit),
     }
 }

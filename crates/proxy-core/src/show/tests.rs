@@ -107,7 +107,8 @@ fn the_same_answer_in_meta_and_in_classic_words() {
         ),
         (Show::Touch, "HD\r\n", "TOUCHED\r\n", Tally::TouchHit),
         (Show::Touch, "EN\r\n", "NOT_FOUND\r\n", Tally::TouchMiss),
-        (Show::Nothing, "NS\r\n", "", Tally::Nothing),
+        (Show::Nothing, "NS\r\n", "", Tally::NotStored),
+        (Show::Nothing, "NOT_STORED\r\n", "", Tally::NotStored),
         (Show::Nothing, "SERVER_ERROR x\r\n", "", Tally::Refused),
         (
             Show::Delete,

@@ -1,7 +1,6 @@
 //! What a proxy counts and measures, and how it is told.
 
 pub(crate) mod counters;
-pub(crate) mod counts;
 pub(crate) mod distance;
 pub(crate) mod hot_keys;
 pub(crate) mod latency;

@@ -87,6 +87,8 @@ counters! {
             backend_connections_up, "Those of them that take requests.";
             request_log_written => counter, "Requests written to the log.";
             request_log_dropped => counter, "Requests that were to be logged and were not, because the file was too slow or took no more.";
+            profile_records => counter, "Records written to the profile.";
+            profile_dropped => counter, "Records that were to be written to the profile and were not, because the file was too slow or took no more.";
             turns_slow => counter, "Turns of workers that took 50 ms or longer.";
             turns_starved => counter, "Turns of workers that took so long because the machine did not run them.";
             names_asked => counter, "Questions to the name service for the address of a server.";

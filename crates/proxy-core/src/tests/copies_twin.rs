@@ -1,12 +1,14 @@
 //! Random commands through a proxy that keeps copies of items, while these are switched on and off, and several real server cores, against one
 //! server core that is asked directly: an application cannot tell the difference.
 
+use super::recorded::{Expected, assert_recorded, expected, recorded, recording};
 use super::twin::{
     SERVERS, Server, answer_in_part, command, flushing, lines_without_uniques, numbers, servers,
 };
 use super::world::{SOURCE, World};
 use crate::*;
 use evenkeel_control::bundles::BundlePlan;
+use evenkeel_profile::{Flags, Sampling};
 use evenkeel_schemes::stage::{Stage, Step};
 use std::sync::Arc;
 
@@ -102,6 +104,7 @@ fn servers_with_copies_are_one_memcached() {
         let mut below = numbers(seed);
         let mut world = World::memcached_with(SERVERS, |config| {
             flushing(config);
+            recording(config, Sampling::FULL);
             let pool = &mut config.pools[0];
             pool.settings.follows = Some(SOURCE);
             let PoolKind::Memcached(list) = &pool.kind else {
@@ -111,6 +114,7 @@ fn servers_with_copies_are_one_memcached() {
             pool.bundles = Some(Arc::new(bundles));
         });
         let (mut twin, mut servers) = (Server::new(1, false), servers(false));
+        let (mut witness, mut copies) = (Server::new(1, false), 0);
         let of = world.bundles().expect("copies").wish();
         let (number, token) = (1, 1);
         let mut coordinator = Coordinator {
@@ -123,8 +127,11 @@ fn servers_with_copies_are_one_memcached() {
             let commands = (0..1 + below(12)).map(|nth| (nth, any_command(&mut below)));
             // What is not at a copy is read at home behind a flush that was asked after it: a miss.
             let commands = commands.filter(|(nth, it)| *nth == 0 || !it.starts_with("flush_all"));
-            let pipeline: String = commands.map(|(_, command)| command).collect();
-            let pipeline = pipeline + LAST_WORDS;
+            let commands: Vec<String> = commands.map(|(_, command)| command).collect();
+            let all = commands.iter().map(String::as_str);
+            let all = all.chain(["set last 0 0 0\r\n\r\n", "get last\r\n"]);
+            let records: Vec<Expected> = all.flat_map(|it| expected(&mut witness, it)).collect();
+            let pipeline = commands.concat() + LAST_WORDS;
             twin.ask(pipeline.as_bytes());
             let all = (&mut world, &mut coordinator);
             let received = exchange(all, &mut servers, client, &pipeline, &mut below);
@@ -138,10 +145,15 @@ fn servers_with_copies_are_one_memcached() {
                 received == expected,
                 "seed {seed} {step:?} {pipeline}\n{received:#?}\n{expected:#?}"
             );
+            let found = recorded(&mut world);
+            assert_recorded(&found, &records);
+            let of_copies = found.iter().filter(|it| it.flags.has(Flags::COPY));
+            copies += of_copies.count() as u64;
             // What is done behind answers comes to its end, or not.
             (0..below(300)).for_each(|_| answer_in_part(&mut world, &mut servers, &mut below));
         }
         let counted = world.core.pool_stats()[0].bundles.expect("counts");
+        assert_eq!(copies, counted.copies_hit, "each is told");
         counts.copies_hit += counted.copies_hit;
         counts.copies_absent += counted.copies_absent;
         counts.fills += counted.fills;

@@ -18,6 +18,8 @@ mod per_route;
 mod plain_hot_keys;
 mod plain_hot_reads;
 mod plain_servers;
+mod profile;
+mod recorded;
 mod reload;
 mod request_log;
 mod ring_twin;

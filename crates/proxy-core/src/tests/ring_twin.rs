@@ -1,6 +1,7 @@
 //! Random commands through a proxy whose ring passes from plan to plan, steps coming in the middle of them, and several real server cores,
 //! against one server core that is asked directly: an application cannot tell the difference, but for misses while items are brought.
 
+use super::recorded::{Expected, assert_recorded, expected, recorded, recording};
 use super::twin::{
     SERVERS, Server, answer_in_part, flushing, lines_without_uniques, numbers, servers,
 };
@@ -8,6 +9,7 @@ use super::world::{SOURCE, World, placement};
 use crate::*;
 use evenkeel_control::rings::{RingMove, RingPlan};
 use evenkeel_placement::ring::Ring;
+use evenkeel_profile::Sampling;
 use evenkeel_schemes::stage::{Stage, Step};
 
 /// Keys of values and of numbers.
@@ -185,19 +187,24 @@ fn a_ring_whose_parts_change_hands_is_one_memcached() {
         let mut below = numbers(seed);
         let mut world = World::memcached_with(SERVERS, |config| {
             flushing(config);
+            recording(config, Sampling::FULL);
             config.pools[0].settings.adaptive = true;
             config.pools[0].settings.follows = Some(SOURCE);
         });
         let (mut twin, mut servers) = (Server::new(1, false), servers(false));
+        let mut witness = Server::new(1, false);
         let mut coordinator = Coordinator::new();
         coordinator.tell(&mut world);
         let client = world.client();
         for _ in 0..60 {
             let brought = coordinator.brings();
-            let pipeline: String = match brought {
-                true => format!("get {}\r\n", keys().collect::<Vec<_>>().join(" ")),
+            let commands: Vec<String> = match brought {
+                true => vec![format!("get {}\r\n", keys().collect::<Vec<_>>().join(" "))],
                 false => (0..1 + below(30)).map(|_| command(&mut below)).collect(),
             };
+            let records = commands.iter().flat_map(|it| expected(&mut witness, it));
+            let records: Vec<Expected> = records.collect();
+            let pipeline = commands.concat();
             *stages.entry(coordinator.step.stage).or_insert(0) += 1;
             twin.ask(format!("{pipeline}mn\r\n").as_bytes());
             let all = (&mut world, &mut coordinator);
@@ -217,6 +224,11 @@ fn a_ring_whose_parts_change_hands_is_one_memcached() {
                 is_right,
                 "{step:?} {pipeline}\n{received:#?}\n{expected:#?}"
             );
+            let found = recorded(&mut world);
+            match received == expected {
+                true => assert_recorded(&found, &records),
+                false => assert_eq!(found.len(), records.len()),
+            }
             coordinator.has_brought |= brought;
         }
         assert!(coordinator.plan.ring.generation() > 1, "it has moved");

@@ -5,6 +5,7 @@ use core::time::Duration;
 use evenkeel_control::bundles::BundlePlan;
 use evenkeel_control::rings::RingPlan;
 use evenkeel_placement::config::{PlacementConfig, Server as PoolServer};
+use evenkeel_profile::Record;
 use evenkeel_schemes::mark::TRIAL;
 use evenkeel_schemes::stage::Step;
 use evenkeel_types::map::{ClusterMap, MapDocument, ServerEntry};
@@ -30,6 +31,8 @@ pub struct World {
     pub stats_asked: Vec<StatsTicket>,
     /// What was logged.
     pub logged: Vec<LoggedRequest>,
+    /// What was recorded.
+    pub recorded: Vec<Record>,
 }
 
 #[derive(Default)]
@@ -101,6 +104,7 @@ impl World {
             plan: None,
             stats_asked: Vec::new(),
             logged: Vec::new(),
+            recorded: Vec::new(),
         }
     }
 
@@ -178,6 +182,7 @@ impl World {
 
     pub fn client(&mut self) -> ClientId {
         let id = self.core.client_opened();
+        self.core.client_comes_from(id, b"10.0.0.9");
         self.clients.insert(id, Application::default());
         id
     }
@@ -423,6 +428,7 @@ impl World {
                 }
                 Output::ResetStats => self.core.reset_stats(),
                 Output::Log(request) => self.logged.push(*request),
+                Output::Profile(chunk) => self.recorded.extend(chunk.records),
             }
         }
     }

@@ -4,10 +4,12 @@ use crate::client::{Answered, Client, State};
 use crate::drafts::{Line, LineKey};
 use crate::ids::ClientId;
 use crate::limited::{Limited, Round, UnaskedKey};
+use crate::profile::NoteId;
 use crate::stats::counters::Tally;
 use crate::under_way::lines::{CopyAt, add_copy_to_draft, add_to_draft, send_drafts};
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
+use core::mem;
 use evenkeel_types::Instant;
 use evenkeel_types::random::SplitMix64;
 
@@ -226,6 +228,11 @@ fn end(core: &mut ProxyCore, now: Instant, id: ClientId, first: u64) -> bool {
         };
         unanswered += 1;
         let ticket = place.ticket.take();
+        // It has no answer.
+        let note = mem::replace(&mut place.note, NoteId::NONE);
+        if let Some(profiler) = &mut core.counts.profiler {
+            profiler.forget(note);
+        }
         let answered = Answered {
             tally: Tally::Nothing,
             ..Answered::miss()

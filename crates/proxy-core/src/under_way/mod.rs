@@ -14,7 +14,7 @@
 //!   again                        the same once more, or at another place
 //!   park                         not now
 //!   fail, put, catch_up          not at all; into a queue
-//!   say, log, pace, era, apart
+//!   say, log, profile, pace, era, apart
 //!   reach                        which servers of a ring are
 //! ```
 
@@ -33,6 +33,7 @@ pub(crate) mod log;
 pub(crate) mod operation;
 pub(crate) mod pace;
 pub(crate) mod park;
+pub(crate) mod profile;
 pub(crate) mod put;
 pub(crate) mod reach;
 pub(crate) mod release;

@@ -27,6 +27,7 @@ pub(crate) fn release(core: &mut ProxyCore, now: Instant, id: ClientId) {
         let answered = match state {
             State::Text(words) => {
                 client.out().extend_from_slice(words);
+                core.counts.end_note(slot.note, Tally::Nothing, words.len());
                 continue;
             }
             State::Close => {
@@ -72,8 +73,8 @@ pub(crate) fn release(core: &mut ProxyCore, now: Instant, id: ClientId) {
                 unreachable!("only answered slots are popped")
             }
         };
-        core.counts
-            .shown(slot.route, answered.tally, answered.bytes.len());
+        let (tally, bytes) = (answered.tally, answered.bytes.len());
+        core.counts.shown(slot.route, slot.note, tally, bytes);
         let bytes = client.show(slot.show, answered);
         core.spare.keep(bytes);
         has_shown = true;

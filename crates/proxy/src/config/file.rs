@@ -8,6 +8,7 @@ use super::front::{FRONT_KEYS, Front, front};
 use super::hot_keys::hot_keys;
 use super::others::{Led, Others, check_led, failover, leader, warm_from};
 use super::pools::PoolPlan;
+use super::profile::{PROFILE_KEYS, ProfilePlan, profile};
 use super::reader::{At, Reader, Section};
 use super::request_log::{LOG_KEYS, LogPlan, request_log};
 use super::secure::{login, tls};
@@ -138,6 +139,7 @@ impl Default for File {
 pub struct Process {
     pub front: Front,
     pub request_log: LogPlan,
+    pub profile: ProfilePlan,
     pub unix_socket: Option<PathBuf>,
     pub unix_mask: Option<u32>,
     pub threads: Option<u16>,
@@ -246,7 +248,7 @@ fn digest(text: &[u8]) -> String {
 }
 
 fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>, racks: &RackPlan) -> Process {
-    let known = [&FRONT_KEYS[..], &LOG_KEYS, &PROCESS_KEYS].concat();
+    let known = [&FRONT_KEYS[..], &LOG_KEYS, &PROFILE_KEYS, &PROCESS_KEYS].concat();
     let Some(section) = reader.section("[proxy]", value, &known) else {
         return Process::default();
     };
@@ -260,6 +262,7 @@ fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>, racks: &RackPlan) 
     Process {
         front: front(reader, section),
         request_log: request_log(reader, section),
+        profile: profile(reader, section),
         unix_socket: reader.path(section, "unix_socket").map(|at| at.value),
         unix_mask: reader
             .parsed(section, "unix_mask", parse_permissions)

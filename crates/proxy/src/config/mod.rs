@@ -9,6 +9,7 @@ mod front;
 mod hot_keys;
 mod others;
 mod pools;
+mod profile;
 mod reader;
 mod request_log;
 mod secure;
@@ -37,6 +38,7 @@ use evenkeel_proxy_core::{
 use evenkeel_runtime::{ListenSpec, TlsOptions, UsageError};
 use file::File;
 use front::Front;
+use profile::ProfilePlan;
 use request_log::LogPlan;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -73,6 +75,8 @@ pub struct Settings {
     pub racks: Arc<Racks>,
     /// Which requests are logged, and where.
     pub request_log: LogPlan,
+    /// Which requests are recorded, and where.
+    pub profile: ProfilePlan,
     /// Fingerprint of the file; empty without one.
     pub digest: String,
 }
@@ -187,6 +191,7 @@ impl Settings {
             admin: front.admin,
             racks,
             request_log: LogPlan::merged(args, process.request_log),
+            profile: ProfilePlan::merged(args, process.profile),
             digest: file.digest,
         })
     }
@@ -245,6 +250,10 @@ impl Settings {
             limit_keys: self.limit_keys,
             racks: Arc::clone(&self.racks),
             request_log: self.request_log.config(),
+            profile: self
+                .profile
+                .config(self.pools.iter().map(|plan| &*plan.name), &self.racks),
+            profile_key: self.profile.page_key(),
         })
     }
 
@@ -266,6 +275,7 @@ impl Settings {
                 "request_log",
                 self.request_log.target() != running.request_log.target(),
             ),
+            ("profile", self.profile.place() != running.profile.place()),
             ("unix_socket", self.unix_socket != running.unix_socket),
             ("unix_mask", self.unix_mask != running.unix_mask),
             ("threads", self.threads != running.threads),

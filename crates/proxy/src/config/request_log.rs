@@ -3,7 +3,7 @@
 use super::reader::{Reader, Section};
 use crate::args::Args;
 use crate::limits::timeout;
-use crate::request_log::Target;
+use crate::recorder::Target;
 use evenkeel_proxy_core::RequestLogConfig;
 use std::path::PathBuf;
 use std::time::Duration;

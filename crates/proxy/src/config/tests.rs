@@ -1,7 +1,7 @@
 //! Files that can be used, and those that cannot, each with its exact message.
 
 use super::*;
-use crate::request_log::Target;
+use crate::recorder::Target;
 use clap::Parser;
 use evenkeel_hotkeys::plain::PlainMode;
 use evenkeel_protocol::auth::AuthMode;

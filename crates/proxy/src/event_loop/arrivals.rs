@@ -36,7 +36,12 @@ impl Worker {
             if self.applications.len() <= slot {
                 self.applications.resize_with(slot + 1, || None);
             }
-            self.applications[slot] = Some(Application::new(id, wire));
+            let application = Application::new(id, wire);
+            if self.parts.core.records() {
+                let origin = application.origin();
+                self.parts.core.client_comes_from(id, origin.as_bytes());
+            }
+            self.applications[slot] = Some(application);
             self.enqueue_application(id);
         }
     }

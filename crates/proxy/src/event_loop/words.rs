@@ -103,6 +103,13 @@ impl Worker {
 
     fn configure(&mut self, now: Instant, config: &Arc<ProxyConfig>) {
         self.parts.core.configure(now, config);
+        if self.parts.core.records() {
+            for application in self.applications.iter().flatten() {
+                let origin = application.origin();
+                let core = &mut self.parts.core;
+                core.client_comes_from(application.id, origin.as_bytes());
+            }
+        }
         let follows = |source: &MapSource| {
             let mut pools = config.pools.iter();
             pools.any(|pool| matches!(pool.kind, PoolKind::Evenkeel(other) if other == *source))

@@ -16,6 +16,7 @@ mod name_service;
 mod observed;
 mod patience;
 mod plain_hot_keys;
+mod profile;
 mod racks;
 mod request_log;
 mod secure;

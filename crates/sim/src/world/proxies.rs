@@ -175,7 +175,7 @@ impl World {
             Output::Acknowledged { version, .. } => self.acknowledged(proxy, version),
             Output::Unreached { plan, servers, .. } => self.unreached(proxy, plan, servers),
             // Nobody reads it here, or asks for it.
-            Output::Log(_) | Output::OwnAddress(_) => {}
+            Output::Log(_) | Output::Profile(_) | Output::OwnAddress(_) => {}
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::draft::{Draft, Intent, Tells};
 use crate::failure::NO_META;
 use crate::ids::ClientId;
 use crate::pipe::speech::Speech;
+use crate::profile::Class;
 use crate::request::binary::auth::authenticate;
 use crate::request::flush::flush_all;
 use crate::request::question::ask_new;
@@ -54,7 +55,10 @@ pub(crate) fn read_in_meta(
         Some(_) => Intent::ReadAndWrite,
         None => Intent::Read,
     };
-    let draft = draft(id, way, key, intent, echo);
+    let draft = Draft {
+        exptime,
+        ..draft(id, way, key, intent, echo)
+    };
     ask_new(core, now, &draft, |out, route| {
         let line = announced(ask::meta_get(out, key.sent), key.sent);
         let line = line.flag(b'v').flag(b'f').flag(b'c');
@@ -180,6 +184,8 @@ fn store_in_binary(
         };
         let draft = Draft {
             tells: Tells::of_store(store.mode),
+            class: Class::of_mode(store.mode, compares),
+            exptime: (!joins).then_some(exptime),
             behind_flags: store.value.len() + 2 * text::CRLF.len(),
             ..draft(id, way, key, Intent::Write, echo)
         };
@@ -212,6 +218,7 @@ fn delete_in_binary(
         }
         let draft = Draft {
             tells: Tells::Removed,
+            class: Class::Delete,
             ..draft(id, way, key, Intent::Write, echo)
         };
         ask_new(core, now, &draft, |out, route| {
@@ -241,7 +248,10 @@ fn touch_in_binary(
         if !as_classic && !has_words(core, now, id, way, key, echo) {
             return;
         }
-        let draft = draft(id, way, key, Intent::Touch, echo);
+        let draft = Draft {
+            exptime: Some(exptime),
+            ..draft(id, way, key, Intent::Touch, echo)
+        };
         ask_new(core, now, &draft, |out, route| {
             if as_classic {
                 return ask::touch(out, key.stored, exptime, false);
@@ -277,7 +287,11 @@ fn arithmetic_in_binary(core: &mut ProxyCore, now: Instant, id: ClientId, reques
             return;
         }
         let exptime = creates.then(|| exptime_in_text(core, way, exptime));
-        let draft = draft(id, way, key, Intent::Write, echo);
+        let draft = Draft {
+            class: Class::of_direction(direction),
+            exptime,
+            ..draft(id, way, key, Intent::Write, echo)
+        };
         ask_new(core, now, &draft, |out, route| {
             if as_classic {
                 return ask::arithmetic(out, key.stored, delta, direction, false);

@@ -81,6 +81,7 @@ impl Cluster<'_> {
             | Output::Unreached { .. }
             | Output::ResetStats
             | Output::Log(_)
+            | Output::Profile(_)
             | Output::OwnAddress(_) => {}
         }
     }
