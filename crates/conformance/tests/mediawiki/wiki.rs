@@ -247,11 +247,15 @@ fn cache_settings(client: CacheClient, caching: Caching, folder: &Path) -> Strin
          # The same user logs in again and again, all from one address.\n\
          $wgPasswordAttemptThrottle = [];\n\
          $wgAccountCreationThrottle = [];\n\
-         # Which page this is, and whose: for a proxy that records.\n\
-         $wgExtensionFunctions[] = static function () {{\n\
-             $whose = $_COOKIE['{SESSION_COOKIE}'] ?? 'nobody' . getmypid();\n\
-             ObjectCache::getInstance( {kind} )->get( '{PROFILE_KEY}:' . mt_rand() . \":$whose\" );\n\
-         }};\n",
+         # Each connection says first which page this is, and whose: to a proxy that records.\n\
+         define( 'PROFILED', '{PROFILE_KEY}:' . mt_rand() . ':' . ( $_COOKIE['{SESSION_COOKIE}'] ?? 'nobody' . mt_rand() ) );\n\
+         class MarkedCache extends MemcachedPhpBagOStuff {{\n\
+             public function __construct( $params ) {{\n\
+                 parent::__construct( $params );\n\
+                 $this->get( PROFILED );\n\
+             }}\n\
+         }}\n\
+         $wgObjectCaches[CACHE_MEMCACHED] = [ 'class' => MarkedCache::class, 'loggroup' => 'memcached' ];\n",
         log.display()
     )
 }
