@@ -1,8 +1,8 @@
 //! Instructions of a proxy worker for gets that go the quick way, with and without a profile, counted under valgrind: what
 //! `make bench-instructions PART=proxy` counts of the whole proxy, less sockets and event loop.
 //!
-//! `cargo bench -p evenkeel-proxy-core --bench instructions`. Needs valgrind and `gungraun-runner` of the
-//! library's version. Each function carries out [`REQUESTS`] requests, one after the other; divide by that.
+//! `CARGO_PROFILE_BENCH_STRIP=false cargo bench -p evenkeel-proxy-core --bench instructions`: functions are found by their
+//! symbols. Needs valgrind and `gungraun-runner` of the library's version. Each function carries out [`REQUESTS`] requests, one after the other; divide by that.
 
 #![expect(
     missing_docs,

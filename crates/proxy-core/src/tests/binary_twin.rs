@@ -1,10 +1,17 @@
 //! Random requests in the binary protocol through a proxy and several server cores, which are asked in
 //! text, against one server core that is asked the same directly.
 
+use super::recorded::{recorded, recording};
 use super::twin::{SERVERS, Server, exchange, flushing, numbers, servers};
 use super::world::World;
-use evenkeel_protocol::binary::{Command, ReplyOutcome, Request, parse_reply};
+use crate::ProxyConfig;
+use evenkeel_profile::Sampling;
+use evenkeel_protocol::binary::{
+    Command, Outcome as RequestOutcome, ReplyOutcome, Request, parse_reply, parse_request,
+};
 use evenkeel_protocol::{Direction, Limits, StoreMode};
+use evenkeel_schemes::locality::Outcome as RecordedAs;
+use evenkeel_types::KeyHash;
 
 /// A random request. Only CAS uniques that nothing has are compared with, because each server counts
 /// its own.
@@ -124,27 +131,103 @@ fn packets(mut bytes: &[u8]) -> Vec<String> {
     packets
 }
 
+/// What is to be recorded of a request, by what the server says that is asked it, loudly: the key, and what came of it.
+fn expected(witness: &mut Server, bytes: &[u8]) -> Option<(u64, RecordedAs)> {
+    use RecordedAs as As;
+    let limits = Limits::default();
+    let request = match parse_request(bytes, &limits) {
+        RequestOutcome::Request { request, .. } => request,
+        // Its value is too large, and what was there is deleted.
+        RequestOutcome::Refused { refusal, .. } => {
+            witness.ask(bytes);
+            witness.output.clear();
+            let key = refusal.invalidates?;
+            return Some((KeyHash::of(key).0, As::SetMiss));
+        }
+        _ => return None,
+    };
+    let cas = request.cas;
+    witness.ask(&written(request.command, false, cas));
+    let said = std::mem::take(&mut witness.output);
+    let ReplyOutcome::Reply { reply, .. } = parse_reply(&said, &limits) else {
+        return None;
+    };
+    let of = |hit, miss| match reply.status {
+        0 => hit,
+        // Not found, there already, not stored.
+        1 | 2 | 5 => miss,
+        _ => As::Other,
+    };
+    let store = |hit, miss| match (cas, reply.status) {
+        (0, _) => of(hit, miss),
+        (_, 0) => As::CasStored,
+        (_, 1) => As::CasNotFound,
+        (_, 2) => As::CasExists,
+        _ => As::Other,
+    };
+    let (key, outcome) = match request.command {
+        Command::Get { key, .. } | Command::GetAndTouch { key, .. } => {
+            (key, of(As::GetHit, As::GetMiss))
+        }
+        Command::Touch { key, .. } => (key, of(As::GetHit, As::GetMiss)),
+        Command::Store { key, mode, .. } => {
+            let outcome = match mode {
+                StoreMode::Add => store(As::AddHit, As::AddMiss),
+                StoreMode::Replace => store(As::ReplaceHit, As::ReplaceMiss),
+                _ => store(As::SetHit, As::SetMiss),
+            };
+            (key, outcome)
+        }
+        Command::Join { key, .. } => (key, store(As::AppendHit, As::AppendMiss)),
+        Command::Delete { key } if reply.status == 2 => (key, As::Other),
+        Command::Delete { key } => (key, of(As::DeleteHit, As::DeleteMiss)),
+        Command::Arithmetic { key, .. } if reply.status == 2 => (key, As::Other),
+        Command::Arithmetic { key, direction, .. } => {
+            let outcome = match direction {
+                Direction::Incr => of(As::IncrHit, As::IncrMiss),
+                Direction::Decr => of(As::DecrHit, As::DecrMiss),
+            };
+            (key, outcome)
+        }
+        Command::Flush { .. } => (&b""[..], As::Flush),
+        _ => return None,
+    };
+    Some((KeyHash::of(key).0, outcome))
+}
+
 fn run(mut world: World, mut servers: Vec<Server>, seed: u64) {
     let mut below = numbers(seed);
-    let mut twin = Server::new(1, false);
+    let (mut twin, mut witness) = (Server::new(1, false), Server::new(1, false));
     let client = world.client();
     for _ in 0..60 {
         let requests: Vec<Vec<u8>> = (0..1 + below(30)).map(|_| request(&mut below)).collect();
+        let records = requests.iter().map(|it| expected(&mut witness, it));
+        let records: Vec<_> = records.collect();
         let pipeline = requests.concat();
         twin.ask(&pipeline);
         exchange(&mut world, &mut servers, client, &pipeline, &mut below);
         let expected = packets(&std::mem::take(&mut twin.output));
         let received = packets(&world.received_bytes(client));
         assert_eq!(received, expected, "seed {seed}: {requests:?}");
+        let found = recorded(&mut world);
+        let found: Vec<_> = found.iter().map(|it| (it.key, it.outcome)).collect();
+        let records: Vec<_> = records.into_iter().flatten().collect();
+        assert_eq!(found, records, "seed {seed}: {requests:?}");
     }
     assert!(!world.is_closed(client));
+}
+
+/// All is recorded, too.
+fn full(config: &mut ProxyConfig) {
+    flushing(config);
+    recording(config, Sampling::FULL);
 }
 
 #[test]
 fn a_proxy_before_evenkeel_servers_is_one_memcached_in_binary() {
     for seed in 0..40 {
         let servers = servers(true);
-        run(World::evenkeel_with(SERVERS, flushing), servers, seed);
+        run(World::evenkeel_with(SERVERS, full), servers, seed);
     }
 }
 
@@ -152,7 +235,7 @@ fn a_proxy_before_evenkeel_servers_is_one_memcached_in_binary() {
 fn a_proxy_before_other_servers_is_one_memcached_in_binary() {
     for seed in 0..40 {
         let servers = servers(false);
-        run(World::memcached_with(SERVERS, flushing), servers, seed);
+        run(World::memcached_with(SERVERS, full), servers, seed);
     }
 }
 

@@ -1,9 +1,10 @@
 //! Files that can be used, and those that cannot, each with its exact message.
 
 use super::*;
-use crate::recorder::Target;
+use crate::recorder::{ProfilePlace, Target};
 use clap::Parser;
 use evenkeel_hotkeys::plain::PlainMode;
+use evenkeel_profile::Sampling;
 use evenkeel_protocol::auth::AuthMode;
 use evenkeel_proxy_core::{
     CommandClass, Enough, Keeping, Limit, RequestLogConfig, RouteTarget, TtlBounds,
@@ -124,6 +125,74 @@ fn the_rack_of_the_proxy_is_that_of_the_flag_the_file_or_its_address() {
         error.contains("65 racks; there may be 64 at most"),
         "{error}"
     );
+}
+
+#[test]
+fn a_profile_has_a_file_a_sample_and_a_bound() {
+    let settings = |text: &str, flags: &[&str]| {
+        let text = format!("[proxy]\n{text}{SMALLEST}");
+        read_text(&text, flags).unwrap()
+    };
+    let profile = |text: &str, flags: &[&str]| {
+        let plan = settings(text, flags).profile;
+        let config = plan.config(["a", "b"].into_iter());
+        let sampling = config.map(|config| (config.head.sampling, config.head.pools.len()));
+        (plan.place(), sampling)
+    };
+    let sampling = |one_of| {
+        let (pages, keys) = (one_of, one_of);
+        Some((
+            Sampling {
+                seed: 0,
+                pages,
+                keys,
+            },
+            2,
+        ))
+    };
+    let place = |path: &str, max| {
+        let path = path.into();
+        Some(ProfilePlace { path, max })
+    };
+    assert_eq!(profile("profile_sample = 3\n", &[]), (None, None));
+    let usual = profile("profile = \"/p\"\n", &[]);
+    assert_eq!(usual, (place("/p", 1 << 30), sampling(100)));
+    let text =
+        "profile = \"/p\"\nprofile_sample = 7\nprofile_max = \"2m\"\nprofile_key = \"page\"\n";
+    assert_eq!(profile(text, &[]), (place("/p", 2 << 20), sampling(7)));
+    let flags = [
+        "--profile",
+        "/q",
+        "--profile-sample",
+        "9",
+        "--profile-max",
+        "1g",
+    ];
+    assert_eq!(profile(text, &flags), (place("/q", 1 << 30), sampling(9)));
+    let full = [
+        profile(text, &["--profile-full"]),
+        profile(&format!("{text}profile_full = true\n"), &[]),
+    ];
+    assert!(full.iter().all(|(_, it)| *it == sampling(1)), "{full:?}");
+    let with = settings(text, &[]);
+    assert_eq!(with.profile.page_key().as_deref(), Some(&b"page:"[..]));
+    let without = settings("", &[]);
+    assert_eq!(
+        (with.need_restart(&without), without.profile.page_key()),
+        (vec!["profile"], None)
+    );
+    let other = settings(&text.replace("= 7", "= 8"), &[]);
+    assert_eq!(other.need_restart(&with), [] as [&str; 0], "a reload does");
+    for (wrong, what) in [
+        ("profile_sample = 0", "profile_sample"),
+        ("profile_max = \"900k\"", "use 1m to 1024g"),
+        ("profile_key = \"a:b\"", "other than :"),
+        ("profile_key = \"\"", "other than :"),
+    ] {
+        let text = format!("[proxy]\n{wrong}\n{SMALLEST}");
+        let error = read_text(&text, &[]).unwrap_err();
+        assert!(error.contains(what), "{error}");
+    }
 }
 
 #[test]
