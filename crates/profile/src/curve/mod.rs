@@ -138,11 +138,15 @@ impl Curves {
         Self::bounded(head, memory_bytes, CURVE_KEYS_MAX)
     }
 
-    fn bounded(head: &Head, memory_bytes: impl Fn(&str) -> Option<u64>, keys_max: usize) -> Self {
+    pub(crate) fn bounded(
+        head: &Head,
+        memory_bytes: impl Fn(&str) -> Option<u64>,
+        keys_max: usize,
+    ) -> Self {
         let pool = |name: &String| {
             let memory_bytes = memory_bytes(name);
             let sizes = match memory_bytes {
-                Some(bytes) => QUARTERS.map(|quarters| bytes / 4 * quarters),
+                Some(bytes) => QUARTERS.map(|quarters| (bytes / 4).saturating_mul(quarters)),
                 None => SIZES,
             };
             let part = |bytes: u64| bytes / u64::from(head.sampling.keys.max(1));

@@ -33,7 +33,7 @@ use groups::Groups;
 use keys::Keys;
 use measured::Sums;
 use network::Latencies;
-use remarks::Seen;
+use remarks::{OneOf, Seen};
 
 /// Most pages that are followed at once, of all pools. 32 bytes each, and half of the table may be empty: some 66 MiB.
 pub const PAGES_MAX: usize = 1 << 20;
@@ -107,7 +107,10 @@ impl Report {
             }
             part.groups.add(record);
             self.sessions.follow((section, record.session));
-            if let Some(page) = self.pages.follow((section, record.session, record.page)) {
+            // Of other pages some commands are missing.
+            let is_whole = record.flags.has(Flags::OF_PAGES);
+            let page = (section, record.session, record.page);
+            if let Some(page) = is_whole.then(|| self.pages.follow(page)).flatten() {
                 page.add(record);
             }
         }
@@ -138,12 +141,16 @@ impl Report {
             summary::section(self.name(section), &sums, (sessions, pages), &self.head)
         });
         let sections: Vec<Section> = sections.collect();
+        let one_of = OneOf {
+            keys: self.keys.one_of(),
+            pages: self.pages.one_of(),
+        };
         Summary {
             proxy: self.head.proxy.clone(),
             sampling: self.head.sampling,
             records: self.seen.records,
             seconds: self.seen.seconds(),
-            remarks: remarks::remarks(self, &sections),
+            remarks: self.seen.remarks(&self.head, one_of, &sections[0]),
             sections,
         }
     }

@@ -1,6 +1,6 @@
 //! What a profile cannot say, in words.
 
-use super::{Report, Section};
+use super::summary::Section;
 use crate::head::Head;
 use crate::record::{Flags, NO_RACK, Record};
 
@@ -56,120 +56,123 @@ fn has_session(record: &Record) -> bool {
     record.session & 0xff_ffff != u64::from(record.client)
 }
 
-/// A sentence for each thing.
-pub(super) fn remarks(report: &Report, sections: &[Section]) -> Vec<String> {
-    let Report {
-        head,
-        seen,
-        keys,
-        pages,
-        ..
-    } = report;
-    let mut remarks = Vec::new();
-    let mut say = |is_so: bool, words: String| {
-        if is_so {
-            remarks.push(words);
-        }
-    };
-    if seen.records == 0 {
-        return vec!["there are no records: nothing is known".to_owned()];
-    }
-    let all = &sections[0];
-    say(
-        all.hits.is_some_and(|hits| hits.value == 0.0),
-        "no get found anything: the size of objects is that of stores alone".to_owned(),
-    );
-    say(
-        seen.of_pages == 0,
-        "no pages were recorded: their size is not known, and commands are those of the keys' sample, in which hot keys are there by chance"
-            .to_owned(),
-    );
-    say(
-        seen.of_keys == 0 && head.sampling.pages != 1,
-        "no keys were recorded: ps and ps_rack are not known".to_owned(),
-    );
-    let named = seen.with_session as f64 / seen.records as f64;
-    say(
-        seen.with_session == 0,
-        "no session was named: sessions are clients' addresses, and pages are what lies between pauses of 50 ms".to_owned(),
-    );
-    say(
-        seen.with_session > 0 && seen.with_session < seen.records,
-        format!(
-            "{:.0} % of the commands have a session that was named; those of others are clients' addresses",
-            named * 100.0
-        ),
-    );
-    say(
-        all.sessions == 1,
-        "there is one session: every key is its own, and there is no spread".to_owned(),
-    );
-    remarks.extend(of_racks(report, all));
-    let mut say = |is_so: bool, words: String| {
-        if is_so {
-            remarks.push(words);
-        }
-    };
-    say(
-        keys.one_of() > 1,
-        format!(
-            "there are too many keys to follow: one of {} is",
-            keys.one_of()
-        ),
-    );
-    say(
-        pages.one_of() > 1,
-        format!(
-            "there are too many pages to follow: one of {} is",
-            pages.one_of()
-        ),
-    );
-    say(
-        seen.backwards_us > BACKWARDS_MAX_US,
-        format!(
-            "times run backwards by up to {:.1} s: ps_rack goes by the order of the records",
-            seen.backwards_us as f64 / 1e6
-        ),
-    );
-    say(
-        seen.of_unknown_pool > 0,
-        format!(
-            "{} records are of pools that the head does not name",
-            seen.of_unknown_pool
-        ),
-    );
-    remarks
+/// What is followed: one of so many keys, and one of so many pages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OneOf {
+    pub keys: u64,
+    pub pages: u64,
 }
 
-/// What is not known of racks and distances.
-fn of_racks(report: &Report, all: &Section) -> Vec<String> {
-    let Report { head, seen, .. } = report;
-    let mut remarks = Vec::new();
-    if seen.with_rack == 0 {
-        remarks.push(
-            "no racks are known: neither is ps_rack, nor what a switch costs; latencies are those of all servers".to_owned(),
-        );
-        return remarks;
+impl Seen {
+    /// A sentence for each thing. `all` is the section of all pools.
+    pub fn remarks(&self, head: &Head, one_of: OneOf, all: &Section) -> Vec<String> {
+        if self.records == 0 {
+            return vec!["there are no records: nothing is known".to_owned()];
+        }
+        let mut remarks = self.of_samples(head, all);
+        remarks.extend(self.of_sessions(all));
+        remarks.extend(self.of_racks(head, all));
+        remarks.extend(self.of_bounds(one_of));
+        remarks
     }
-    if seen.with_rack < seen.records {
-        let known = seen.with_rack as f64 / seen.records as f64 * 100.0;
-        remarks.push(format!(
-            "both racks are known of {known:.0} % of the commands"
-        ));
+
+    /// What is not known since it was not recorded.
+    fn of_samples(&self, head: &Head, all: &Section) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if all.hits.is_some_and(|hits| hits.value == 0.0) {
+            remarks.push(
+                "no get found anything: the size of objects is that of stores alone".to_owned(),
+            );
+        }
+        if self.of_pages == 0 {
+            remarks.push(
+                "no pages were recorded: their size is not known, and commands are those of the keys' sample, in which hot keys are there by chance"
+                    .to_owned(),
+            );
+        }
+        if self.of_keys == 0 && head.sampling.pages != 1 {
+            remarks.push("no keys were recorded: ps and ps_rack are not known".to_owned());
+        }
+        if self.of_unknown_pool > 0 {
+            remarks.push(format!(
+                "{} records are of pools that the head does not name",
+                self.of_unknown_pool
+            ));
+        }
+        remarks
     }
-    if seen.own_racks.count_ones() == 1 {
-        let name = &head.racks[seen.own_racks.trailing_zeros() as usize].name;
-        remarks.push(format!(
-            "all commands come from rack {name}: ps_rack is of this rack alone; give the profiles of the others, too"
-        ));
+
+    /// Who the sessions are.
+    fn of_sessions(&self, all: &Section) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if self.with_session == 0 {
+            remarks.push(
+                "no session was named: sessions are clients' addresses, and pages are what lies between pauses of 50 ms"
+                    .to_owned(),
+            );
+        } else if self.with_session < self.records {
+            let named = self.with_session as f64 / self.records as f64 * 100.0;
+            remarks.push(format!(
+                "{named:.0} % of the commands have a session that was named; those of others are clients' addresses"
+            ));
+        }
+        if all.sessions == 1 {
+            remarks.push(
+                "there is one session: every key is its own, and there is no spread".to_owned(),
+            );
+        }
+        remarks
     }
-    if let (None, [distance]) = (all.switch_ms, &all.distances[..]) {
-        let n = distance.switches;
-        remarks.push(format!(
-            "all commands passed {n} switch{}: base and switch cannot be told apart, and {n}·switch + base is {:.3} ms",
-            if n == 1 { "" } else { "es" },
-            distance.median_ms
-        ));
+
+    /// What is not known of racks and distances.
+    fn of_racks(&self, head: &Head, all: &Section) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if self.with_rack == 0 {
+            remarks.push(
+                "no racks are known: neither is ps_rack, nor what a switch costs; latencies are those of all servers"
+                    .to_owned(),
+            );
+            return remarks;
+        }
+        if self.with_rack < self.records {
+            let known = self.with_rack as f64 / self.records as f64 * 100.0;
+            remarks.push(format!(
+                "both racks are known of {known:.0} % of the commands"
+            ));
+        }
+        if self.own_racks.count_ones() == 1 {
+            let name = &head.racks[self.own_racks.trailing_zeros() as usize].name;
+            remarks.push(format!(
+                "all commands come from rack {name}: ps_rack is of this rack alone; give the profiles of the others, too"
+            ));
+        }
+        if let (None, [distance]) = (all.switch_ms, &all.distances[..]) {
+            let n = distance.switches;
+            remarks.push(format!(
+                "all commands passed {n} switch{}: base and switch cannot be told apart, and {n}·switch + base is {:.3} ms",
+                if n == 1 { "" } else { "es" },
+                distance.median_ms
+            ));
+        }
+        remarks
     }
-    remarks
+
+    /// What is not exact since memory is bounded, or the file is out of order.
+    fn of_bounds(&self, one_of: OneOf) -> Vec<String> {
+        let mut remarks = Vec::new();
+        for (what, one_of) in [("keys", one_of.keys), ("pages", one_of.pages)] {
+            if one_of > 1 {
+                remarks.push(format!(
+                    "there are too many {what} to follow: one of {one_of} is"
+                ));
+            }
+        }
+        if self.backwards_us > BACKWARDS_MAX_US {
+            remarks.push(format!(
+                "times run backwards by up to {:.1} s: ps_rack goes by the order of the records",
+                self.backwards_us as f64 / 1e6
+            ));
+        }
+        remarks
+    }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::curve::Curves;
 use crate::head::RackOfHead;
 use crate::lifetime::Lifetime;
 use crate::record::{NO_LATENCY, NO_RACK, RECORD_LEN};
@@ -461,6 +462,7 @@ fn keys_in_one_sample_alone_say_what_that_sample_can() {
     };
     let of_keys = site.report(1, keys, KEYS_MAX);
     assert!(of_keys.sections[0].ps.is_some());
+    assert_eq!(of_keys.sections[0].commands_per_page, None);
     assert!(
         of_keys
             .remarks
@@ -481,4 +483,51 @@ fn gets_that_are_answered_together_are_one_request() {
     assert_eq!(section.commands_per_page.map(|it| it.value), Some(6.0));
     assert_eq!(section.requests_per_page.map(|it| it.value), Some(2.0));
     assert_eq!((section.pages, section.sessions), (1, 1));
+}
+
+#[test]
+fn whatever_a_file_holds_there_is_a_report() {
+    let mut random = SplitMix64::new(seed(0x45));
+    for round in 0..40 {
+        let mut part = || match random.below(3) {
+            0 => 0,
+            1 => random.below(4) as u32,
+            _ => u32::MAX,
+        };
+        let sampling = Sampling {
+            seed: 1,
+            pages: part(),
+            keys: part(),
+        };
+        let mut head = Head { sampling, ..head() };
+        head.pools.truncate(round % 3);
+        let mut report = Report::bounded(head.clone(), 50, 50);
+        let mut curves = Curves::bounded(&head, |_| (round % 2 == 0).then_some(u64::MAX), 50);
+        for _ in 0..3000 {
+            let mut bytes = [0; RECORD_LEN];
+            bytes.fill_with(|| match round % 4 {
+                0 => u8::MAX,
+                1 => random.below(2) as u8,
+                _ => random.next_u64() as u8,
+            });
+            bytes[46] = random.below(21) as u8;
+            let record = Record::of_bytes(&bytes).expect("its outcome is one");
+            report.add(&record);
+            curves.add(&record);
+        }
+        let summary = report.summary();
+        assert_eq!(summary.records, 3000);
+        // JSON has no word for what is no number.
+        let shares = summary
+            .sections
+            .iter()
+            .flat_map(|section| section.measured.shares);
+        assert!(shares.into_iter().all(f64::is_finite));
+        let points = curves.curves().into_iter().flat_map(|curve| curve.points);
+        assert!(
+            points
+                .into_iter()
+                .all(|it| it.lru.share.is_finite() && it.lru.error.is_finite())
+        );
+    }
 }
