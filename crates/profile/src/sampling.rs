@@ -46,8 +46,8 @@ impl Sampling {
 fn picks(mixed: u64, one_of: u32) -> bool {
     match one_of {
         0 => false,
-        1 => true,
-        one_of => mixed < u64::MAX / u64::from(one_of),
+        // Whether it is in the first of so many parts of all numbers, without a division.
+        one_of => (u128::from(mixed) * u128::from(one_of)) >> 64 == 0,
     }
 }
 

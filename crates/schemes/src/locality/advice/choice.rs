@@ -89,7 +89,7 @@ fn model_is_off(question: &Question, whole: &Inputs, samples: &[Inputs]) -> Opti
     let is_near = model.low - off <= today.latency_ms && today.latency_ms <= model.high + off;
     (!is_near).then(|| {
         format!(
-            "no change: the model says {:.2} ms of {} where {:.2} ms were measured, so that it is not to be believed",
+            "no change: for {1} the model says {0:.2} ms and {2:.2} ms were measured, so advice on latency would be no better than that",
             model.value, today.architecture, today.latency_ms
         )
     })

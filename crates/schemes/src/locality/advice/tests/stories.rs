@@ -113,7 +113,7 @@ fn a_model_that_does_not_know_today_is_not_believed_about_latency() {
     assert_eq!(off.choice, None);
     assert_eq!(
         off.reason,
-        "no change: the model says 4.10 ms of sds where 5.00 ms were measured, so that it is not to be believed"
+        "no change: for sds the model says 4.10 ms and 5.00 ms were measured, so advice on latency would be no better than that"
     );
     question.today.latency_ms = 4.5;
     assert_eq!(advice(&question, &inputs).choice, Some(Architecture::Sdc));
