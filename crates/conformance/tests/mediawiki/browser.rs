@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::wiki::{ADMIN, PASSWORD, SESSION_COOKIE};
+use crate::wiki::{ADMIN, PASSWORD, SESSION_COOKIE, VISITOR_COOKIE};
 
 /// How long the wiki may take for one page. It interprets a few hundred files for each.
 const PAGE_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Browsers so far.
+static VISITORS: AtomicUsize = AtomicUsize::new(0);
 
 /// A page as it came.
 #[derive(Debug)]
@@ -25,6 +29,8 @@ pub struct Browser {
     wiki: SocketAddr,
     cookies: BTreeMap<String, String>,
     requests: usize,
+    /// Number of this browser among all.
+    visitor: usize,
 }
 
 impl Browser {
@@ -33,6 +39,7 @@ impl Browser {
             wiki,
             cookies: BTreeMap::new(),
             requests: 0,
+            visitor: VISITORS.fetch_add(1, Ordering::Relaxed),
         }
     }
 
@@ -110,14 +117,10 @@ impl Browser {
         self.requests += 1;
         let wiki = self.wiki;
         let mut head = format!("{method} {target} HTTP/1.0\r\nHost: {wiki}\r\n");
-        if !self.cookies.is_empty() {
-            let cookies: Vec<String> = self
-                .cookies
-                .iter()
-                .map(|(n, v)| format!("{n}={v}"))
-                .collect();
-            write!(head, "Cookie: {}\r\n", cookies.join("; ")).expect("a string takes all text");
-        }
+        let visitor = format!("{VISITOR_COOKIE}={}", self.visitor);
+        let kept = self.cookies.iter().map(|(n, v)| format!("{n}={v}"));
+        let cookies: Vec<String> = kept.chain([visitor]).collect();
+        write!(head, "Cookie: {}\r\n", cookies.join("; ")).expect("a string takes all text");
         if let Some(form) = form {
             let len = form.len();
             write!(

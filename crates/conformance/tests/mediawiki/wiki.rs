@@ -26,6 +26,9 @@ pub const PROFILE_KEY: &str = "profiled";
 /// The cookie that holds the session's id.
 pub const SESSION_COOKIE: &str = "wiki_session";
 
+/// The cookie by which a browser is known to those who profile: its session is another one before and after it has logged in.
+pub const VISITOR_COOKIE: &str = "visitor";
+
 /// How long the installation may take: a second and a half on a quiet machine.
 const INSTALL_DEADLINE: Duration = Duration::from_secs(120);
 
@@ -248,7 +251,7 @@ fn cache_settings(client: CacheClient, caching: Caching, folder: &Path) -> Strin
          $wgPasswordAttemptThrottle = [];\n\
          $wgAccountCreationThrottle = [];\n\
          # Each connection says first which page this is, and whose: to a proxy that records.\n\
-         define( 'PROFILED', '{PROFILE_KEY}:' . mt_rand() . ':' . ( $_COOKIE['{SESSION_COOKIE}'] ?? 'nobody' . mt_rand() ) );\n\
+         define( 'PROFILED', '{PROFILE_KEY}:' . mt_rand() . ':' . ( $_COOKIE['{VISITOR_COOKIE}'] ?? 'nobody' ) );\n\
          class MarkedCache extends MemcachedPhpBagOStuff {{\n\
              public function __construct( $params ) {{\n\
                  parent::__construct( $params );\n\

@@ -19,7 +19,7 @@ use crate::answer::shed::shed;
 use crate::answer::stream::{begin_stream, go_on_with_stream};
 use crate::answer::values::take_values;
 use crate::ids::BackendId;
-use crate::pipe::backend::{Backend, Link, Peer};
+use crate::pipe::backend::{Link, Peer};
 use crate::pipe::in_flight::{Ask, Asker, Progress};
 use crate::show::Unfit;
 use crate::under_way::limited::go_on_with_ripe;
@@ -40,11 +40,12 @@ pub(crate) fn take_answers(
     input: &[u8],
 ) -> usize {
     let consumed = read_answers(core, now, id, input);
-    if let Some(backend) = core.backends.get_mut(id) {
-        backend.counters.received_bytes += consumed as u64;
-    }
     go_on_with_ripe(core, now);
-    if core.backends.get(id).is_some_and(Backend::lets_through) {
+    let lets_through = core.backends.get_mut(id).is_some_and(|backend| {
+        backend.counters.received_bytes += consumed as u64;
+        backend.lets_through()
+    });
+    if lets_through {
         shed(core, now, id);
         core.backends.write(&mut core.outbox, id);
     }

@@ -78,10 +78,8 @@ impl Stopwatch {
         let spots = Spots::of(&self.run);
         self.latency.record(&spots);
         if self.run.count > 0 {
-            let Timing {
-                written, answered, ..
-            } = self.run.timing;
-            self.distance.see(answered, answered.since(written));
+            let timing = &self.run.timing;
+            self.distance.see(timing.written, timing.answered);
         }
         routes.record(&self.run, &spots);
         self.run.count = 0;
