@@ -462,7 +462,7 @@ impl<'a> World<'a> {
                 match self.servers[server].policy {
                     Policy::Accepts => {
                         self.servers[server].connected = true;
-                        self.core.backend_connected(id);
+                        self.core.backend_connected(id, None);
                     }
                     Policy::Refuses => {
                         self.forget(server);

@@ -103,7 +103,7 @@ fn run(setting: &mut Setting) {
             core.end_turn();
             while let Some(output) = core.poll_output() {
                 match output {
-                    Output::Connect { id, .. } => core.backend_connected(id),
+                    Output::Connect { id, .. } => core.backend_connected(id, None),
                     Output::WriteBackend(id) => {
                         let bytes = core.backend_output(id).to_vec();
                         core.backend_wrote(id, bytes.len());
