@@ -1,7 +1,8 @@
 //! A proxy's log of requests, read as if it were a profile.
 //!
-//! A log has no sessions, pages, racks or lifetimes. So a session is a client's address, and what a connection asks for after a pause of 50 ms is
-//! its next page. Of a request for several keys it has the first; the others are taken to belong to the same sessions as that one.
+//! A log has no sessions, pages, racks or lifetimes. So a session is a client's address, and what a connection asks for after a pause of
+//! 50 ms is its next page. Of a request for several keys it has the first; the others are taken to belong to the same sessions as that
+//! one.
 
 use super::{Shown, open, wrong};
 use evenkeel_profile::{
