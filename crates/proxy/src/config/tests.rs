@@ -135,7 +135,7 @@ fn a_profile_has_a_file_a_sample_and_a_bound() {
     };
     let profile = |text: &str, flags: &[&str]| {
         let plan = settings(text, flags).profile;
-        let config = plan.config(["a", "b"].into_iter());
+        let config = plan.config(["a", "b"].into_iter(), &Racks::default());
         let sampling = config.map(|config| (config.head.sampling, config.head.pools.len()));
         (plan.place(), sampling)
     };
