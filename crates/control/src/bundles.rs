@@ -36,6 +36,15 @@ pub struct BundlePlan {
     pub of: BundleWish,
 }
 
+/// What a proxy is told of a pool's copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleStep {
+    /// The newest plan.
+    pub plan: BundlePlan,
+    /// How many proxies follow the pool, this one included: they share what copies may take of the servers' memory. At least 1.
+    pub proxies: u32,
+}
+
 impl BundleWish {
     /// Whether it is within its limits.
     pub fn is_sound(&self) -> bool {
@@ -62,6 +71,13 @@ impl BundlePlan {
     pub fn is_sound(&self) -> bool {
         let is_numbered = (1..=VERSION_MAX).contains(&self.number);
         is_numbered && self.token >> BUNDLE_TOKEN_BITS == 0 && self.of.is_sound()
+    }
+}
+
+impl BundleStep {
+    /// Whether it is within its limits.
+    pub fn is_sound(&self) -> bool {
+        self.plan.is_sound() && self.proxies > 0
     }
 }
 

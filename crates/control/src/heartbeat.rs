@@ -12,7 +12,7 @@ use evenkeel_types::map::{ClusterMap, MIGRATIONS_MAX, MapDocument, NAME_LEN_MAX,
 use evenkeel_types::{BootId, CacheletId, Epoch, ServerId};
 use serde::{Deserialize, Serialize};
 
-use crate::bundles::{BundlePlan, FollowedBundle};
+use crate::bundles::{BundleStep, FollowedBundle};
 use crate::hot_keys::HotKeysNews;
 use crate::limits::{FOLLOWED_POOLS_MAX, LOAD_RPS_MAX};
 use crate::loads::LoadNews;
@@ -175,7 +175,7 @@ pub struct PoolStep {
     pub ring: Option<RingStep>,
     /// In a pool that keeps copies: which plan the step is of; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bundle: Option<BundlePlan>,
+    pub bundle: Option<BundleStep>,
 }
 
 /// A member's load.

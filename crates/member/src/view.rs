@@ -69,7 +69,7 @@ impl View {
             let plan = told.ring.as_ref().and_then(|ring| ring.plan.as_ref());
             (1..=VERSION_MAX).contains(&told.step.version)
                 && plan.is_none_or(|plan| plan.moved().is_ok())
-                && told.bundle.is_none_or(|plan| plan.is_sound())
+                && told.bundle.is_none_or(|told| told.is_sound())
         };
         if answer.pools.len() > FOLLOWED_POOLS_MAX || !answer.pools.iter().all(is_step) {
             return bad("a step of a pool's change is none");
@@ -159,7 +159,7 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_control::bundles::{BundlePlan, BundleWish};
+    use evenkeel_control::bundles::{BundlePlan, BundleStep, BundleWish};
     use evenkeel_coordinator_core::Mode;
     use evenkeel_schemes::stage::Stage;
     use evenkeel_types::WorkerRef;
@@ -299,22 +299,23 @@ mod tests {
         assert_eq!(view.take(MemberKind::Server, registered).unwrap(), []);
     }
 
-    fn plan_of_no_copies() -> BundlePlan {
-        BundlePlan {
+    fn told_of_copies(copies: u8, proxies: u32) -> BundleStep {
+        let plan = BundlePlan {
             number: 1,
             token: 7,
             of: BundleWish {
-                copies: 1,
+                copies,
                 servers: 4,
                 fingerprint: 0,
             },
-        }
+        };
+        BundleStep { plan, proxies }
     }
 
     #[test]
     fn answers_that_make_no_sense_are_not_used() {
         type Break = fn(&mut HeartbeatAnswer);
-        let cases: [(Break, &str); 14] = [
+        let cases: [(Break, &str); 15] = [
             (|a| a.server_id = Some(ServerId(1)), "bad_answer"),
             (|a| a.mean_worker_load = f64::NAN, "bad_answer"),
             (|a| a.mean_worker_load = f64::INFINITY, "bad_answer"),
@@ -342,7 +343,14 @@ mod tests {
             (
                 |a| {
                     a.pools = steps(&[("a", 2, Stage::Former)]).pools;
-                    a.pools[0].bundle = Some(plan_of_no_copies());
+                    a.pools[0].bundle = Some(told_of_copies(1, 1));
+                },
+                "bad_answer",
+            ),
+            (
+                |a| {
+                    a.pools = steps(&[("a", 2, Stage::Former)]).pools;
+                    a.pools[0].bundle = Some(told_of_copies(2, 0));
                 },
                 "bad_answer",
             ),

@@ -18,12 +18,14 @@ pub struct Bundles {
 }
 
 /// How copies are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Keeping {
     /// How many seconds a copy lives at most; at least 1.
     pub ttl: u32,
     /// Values of more bytes are not copied.
     pub value_max: usize,
+    /// The part of each server's memory that copies may take which all proxies together store there within [`ttl`](Self::ttl): above 0, 1 at most.
+    pub fill_share: f64,
     /// A write is an error if a copy may be left.
     pub strict: bool,
 }
@@ -33,6 +35,7 @@ impl Default for Keeping {
         Keeping {
             ttl: 60,
             value_max: 16 << 10,
+            fill_share: 0.25,
             strict: true,
         }
     }

@@ -125,9 +125,13 @@ pub struct PoolConfig {
 impl PoolConfig {
     /// Whether marks stand at its servers, under the names of applications' items or of copies.
     pub(crate) fn has_marks(&self) -> bool {
+        self.settings.has_marks() || self.keeps_copies()
+    }
+
+    /// Whether copies of its items are kept.
+    pub(crate) fn keeps_copies(&self) -> bool {
         let bundles = self.bundles.as_ref();
-        let keeps_copies = bundles.is_some_and(|bundles| bundles.keeping().is_some());
-        self.settings.has_marks() || keeps_copies
+        bundles.is_some_and(|bundles| bundles.keeping().is_some())
     }
 }
 

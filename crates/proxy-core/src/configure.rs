@@ -13,6 +13,7 @@ use crate::config::{Failover, PoolConfig, PoolKind, ProxyConfig};
 use crate::ids::{BackendId, PoolId, RouteId};
 use crate::limits::LEAVING_LOOK;
 use crate::pipe::backend::{Backend, Peer};
+use crate::pipe::room::Room;
 use crate::places::Places;
 use crate::pool::bundled::Bundled;
 use crate::pool::{
@@ -259,11 +260,14 @@ fn take_over_servers(
             backend.is_some_and(|b| b.host == server.host && b.port == server.port)
         });
         let settings = &wanted.settings;
-        let has_marks = wanted.has_marks();
+        let (has_marks, keeps_copies) = (wanted.has_marks(), wanted.keeps_copies());
         let kept = at_same_place.filter(|id| {
             let backend = core.backends.get(*id);
             backend.is_some_and(|b| {
-                b.tls == settings.tls && b.login == settings.login && b.has_marks == has_marks
+                b.tls == settings.tls
+                    && b.login == settings.login
+                    && b.has_marks == has_marks
+                    && b.room.is_some() == keeps_copies
             })
         });
         let name = server_name(&wanted.name, &format!("{}:{}", server.host, server.port));
@@ -277,6 +281,7 @@ fn take_over_servers(
                 let (port, peer) = (server.port, Peer::Memcached);
                 let mut backend = Backend::new(id, name, host, port, peer, &wanted.settings);
                 backend.has_marks = has_marks;
+                backend.room = keeps_copies.then(Room::default);
                 let is_return = left.is_return(&server.host, port);
                 if is_return {
                     backend.missed.note_unknown();

@@ -61,6 +61,7 @@ mod tests {
     const KEEPING: Keeping = Keeping {
         ttl: 60,
         value_max: 5,
+        fill_share: 1.0,
         strict: true,
     };
 

@@ -136,7 +136,7 @@ pub use pool::grain_counts::RingCounted;
 pub use profile::ProfileChunk;
 pub use racks::{NO_RACK, Racks};
 pub use request_log::SLOW_LOGGED_PER_SECOND_MAX;
-pub use ring::{PlannedRing, Told};
+pub use ring::{PlannedRing, Told, ToldBundle};
 pub use routes::{
     ADD_PREFIX_LEN_MAX, CommandClass, Commands, Enough, Limit, ROUTES_MAX, RouteConfig, RouteError,
     RouteTable, RouteTarget, TTL_BOUND_MAX, TtlBounds,

@@ -24,7 +24,16 @@ pub struct Told {
     /// The ring of the plan that this is of, in a pool whose hash space follows the load.
     pub ring: Option<Arc<PlannedRing>>,
     /// That plan, in a pool that keeps copies; `None` as long as they were never on.
-    pub bundle: Option<BundlePlan>,
+    pub bundle: Option<ToldBundle>,
+}
+
+/// What a coordinator has told of a pool's copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToldBundle {
+    /// The newest plan.
+    pub plan: BundlePlan,
+    /// How many workers fill copies, of all proxies that follow the pool: they share what copies may take of the servers' memory. At least 1.
+    pub fillers: u32,
 }
 
 /// A plan, ready for use: made once and shared by all workers.

@@ -27,12 +27,11 @@ pub(crate) fn set_step(
     };
     let followed = core.pools.get(id).and_then(|pool| pool.followed());
     let is_news = |followed: &Followed| step.is_none_or(|step| step.version > followed.version());
-    if !followed.as_ref().is_some_and(is_news) {
-        return;
-    }
+    let is_news = followed.as_ref().is_some_and(is_news);
     let is_heard = match core.pools.keeps_copies(id) {
+        true if !is_news => return hear_of_copies_again(core, id, told),
         true => hear_of_copies(core, now, id, told),
-        false => hear_of_places(core, now, (id, name), told),
+        false => is_news && hear_of_places(core, now, (id, name), told),
     };
     if !is_heard {
         return;
@@ -44,9 +43,15 @@ pub(crate) fn set_step(
 
 fn hear_of_copies(core: &mut ProxyCore, now: Instant, id: PoolId, told: Option<Told>) -> bool {
     let step = told.as_ref().map(|told| told.step);
-    let plan = told.and_then(|told| told.bundle);
+    let bundle = told.and_then(|told| told.bundle);
     let bundled = core.pools.bundled(id);
-    bundled.is_some_and(|(bundled, _)| bundled.hear(now, step, plan))
+    bundled.is_some_and(|(bundled, _)| bundled.hear(now, step, bundle))
+}
+
+fn hear_of_copies_again(core: &mut ProxyCore, id: PoolId, told: Option<Told>) {
+    if let (Some((bundled, _)), Some(told)) = (core.pools.bundled(id), told) {
+        bundled.hear_again(told.step, told.bundle);
+    }
 }
 
 fn hear_of_places(

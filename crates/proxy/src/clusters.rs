@@ -4,12 +4,12 @@
 //! coordinator leads.
 
 use crate::control::{Control, WorkerHandle};
-use evenkeel_control::bundles::{BundlePlan, BundleWish, FollowedBundle};
+use evenkeel_control::bundles::{BundlePlan, BundleStep, BundleWish, FollowedBundle};
 use evenkeel_control::rings::{FollowedRing, GrainCounted, RingCounts, RingWish};
 use evenkeel_control::{FollowedPool, LoadReport, MemberKind, PoolStep};
 use evenkeel_member::access::Access;
 use evenkeel_member::{MemberConfig, MemberEvent, MemberHandle, Report};
-use evenkeel_proxy_core::{MapSource, PlannedRing, RingCounted, Told};
+use evenkeel_proxy_core::{MapSource, PlannedRing, RingCounted, Told, ToldBundle};
 use evenkeel_runtime::{Clock, UsageError};
 use evenkeel_schemes::copies::Switch;
 use evenkeel_types::{BootId, Epoch, Instant};
@@ -142,7 +142,7 @@ impl FollowedState {
             }),
             bundle: bundle.map(|wish| FollowedBundle {
                 wish,
-                plan: self.told.as_ref().and_then(|told| told.bundle),
+                plan: self.told_bundle().map(|told| told.plan),
             }),
         }
     }
@@ -151,9 +151,13 @@ impl FollowedState {
         self.told.as_ref()?.ring.as_ref()
     }
 
+    fn told_bundle(&self) -> Option<ToldBundle> {
+        self.told.as_ref()?.bundle
+    }
+
     /// Copies that are on or being switched, and those that the file has elsewhere instead: once for each plan.
     fn refuses(&mut self, news: &PoolStep) -> Option<(BundleWish, BundleWish)> {
-        let (Wish::Bundle(own), Some(plan)) = (&self.wish, news.bundle) else {
+        let (Wish::Bundle(own), Some(BundleStep { plan, .. })) = (&self.wish, news.bundle) else {
             return None;
         };
         let is_off = Switch::at(news.step.stage) == Switch::Off;
@@ -164,8 +168,9 @@ impl FollowedState {
         })
     }
 
-    /// What a step says, if it can be used: one of a ring is of no use without its plan, and one of copies that are elsewhere holds the plan up.
-    fn hear(&self, news: &PoolStep) -> Option<Told> {
+    /// What a step says to a proxy of so many workers, if it is news that can be used: one of a ring is of no use without its plan, and one of
+    /// copies that are elsewhere holds the plan up. One of copies that is known is told again where others have begun to follow, or have ended.
+    fn hear(&self, news: &PoolStep, workers: usize) -> Option<Told> {
         let step = news.step;
         let told = |ring, bundle| Told { step, ring, bundle };
         match (&self.wish, &news.ring, news.bundle) {
@@ -181,11 +186,19 @@ impl FollowedState {
                 };
                 Some(told(Some(planned), None))
             }
-            (Wish::Bundle(wish), None, plan) => {
+            (Wish::Bundle(wish), None, bundle) => {
                 let is_off = Switch::at(step.stage) == Switch::Off;
-                let is_here = plan.is_some_and(|plan| plan.of == *wish);
-                let known = self.told.as_ref().map_or(0, |told| told.step.version);
-                (step.version > known && (is_off || is_here)).then(|| told(None, plan))
+                let is_here = bundle.is_some_and(|it| it.plan.of == *wish);
+                let workers = u32::try_from(workers).unwrap_or(u32::MAX);
+                let bundle = bundle.map(|BundleStep { plan, proxies }| ToldBundle {
+                    plan,
+                    fillers: proxies.saturating_mul(workers),
+                });
+                let known = self.told.as_ref().map(|told| told.step);
+                let is_newer = known.is_none_or(|known| step.version > known.version);
+                let is_usable = is_newer && (is_off || is_here);
+                let has_changed = known == Some(step) && self.told_bundle() != bundle;
+                (is_usable || has_changed).then(|| told(None, bundle))
             }
             _ => None,
         }
@@ -418,7 +431,7 @@ fn hear(
             let Some((pool, state)) = pools.find(|(pool, _)| ***pool == *news.pool) else {
                 return;
             };
-            if let Some(told) = state.hear(&news) {
+            if let Some(told) = state.hear(&news, workers.len()) {
                 state.told = Some(told);
                 tell_step(workers, source, pool, &state.told);
             }

@@ -24,7 +24,7 @@
 use core::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use evenkeel_control::bundles::{BundlePlan, BundleWish, FollowedBundle};
+use evenkeel_control::bundles::{BundlePlan, BundleStep, BundleWish, FollowedBundle};
 use evenkeel_schemes::stage::{Stage, Step};
 use serde::{Deserialize, Serialize};
 
@@ -79,10 +79,11 @@ impl LedBundle {
         }
     }
 
-    /// What is told with a step to a proxy that was told this one before.
-    pub(super) fn tell(&mut self, told: Option<Step>) -> Option<BundlePlan> {
+    /// What is told with a step to a proxy that was told this one before, where so many follow.
+    pub(super) fn tell(&mut self, told: Option<Step>, followers: usize) -> Option<BundleStep> {
         self.has_beginner |= told.is_none() && self.plan.is_none();
-        self.plan
+        let proxies = u32::try_from(followers).unwrap_or(u32::MAX);
+        self.plan.map(|plan| BundleStep { plan, proxies })
     }
 
     /// What the files of all say, if they say the same; otherwise who says what.

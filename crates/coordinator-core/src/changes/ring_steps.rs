@@ -50,12 +50,13 @@ impl Led {
         if brings_plan && !has_room {
             return None;
         }
+        let followers = self.change.followers().len();
         let bundle = self.bundle.as_mut();
         Some(PoolStep {
             pool: followed.pool.clone(),
             step: self.change.step(),
             ring,
-            bundle: bundle.and_then(|bundle| bundle.tell(followed.told)),
+            bundle: bundle.and_then(|bundle| bundle.tell(followed.told, followers)),
         })
     }
 

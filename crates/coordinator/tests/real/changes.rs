@@ -67,7 +67,8 @@ impl Follower {
                     ring: wish.ring.as_ref().map(|wish| followed_ring(&told, wish)),
                     bundle: wish.copies.map(|wish| FollowedBundle {
                         wish,
-                        plan: told.steps.get("main").and_then(|told| told.bundle),
+                        plan: (told.steps.get("main").and_then(|told| told.bundle))
+                            .map(|it| it.plan),
                     }),
                 }],
                 ..Report::default()

@@ -4,6 +4,7 @@ use crate::ids::BackendId;
 use crate::limits::{LEASE_MAX, MOVE_PAUSE};
 use crate::pipe::backend::{Link, Peer};
 use crate::pipe::health::{Sign, TRIAL_PAUSE};
+use crate::pipe::room::{NoAnswer, Room};
 use crate::pipe::speech::Speech;
 use crate::show::Unfit;
 use crate::under_way::catch_up::catch_up;
@@ -52,6 +53,10 @@ pub(crate) fn greeted(
             }
             backend.counters.marks_refused += 1;
             return Err(Unfit);
+        }
+        (Peer::Memcached, reply) if backend.room.as_ref().is_some_and(Room::is_asked) => {
+            let room = backend.room.as_mut().ok_or(Unfit)?;
+            return room.hear(reply).map_err(|NoAnswer| Unfit);
         }
         // What does not know `version` has at least answered in the protocol.
         (Peer::Memcached, Reply::Version(_) | Reply::Error) => {

@@ -34,7 +34,9 @@ use crate::pipe::in_flight::{Asker, InFlight, Progress, Question, Tag};
 use crate::pipe::missed::Missed;
 use crate::pipe::paced::{PACE_DIVISOR, Paced};
 use crate::pipe::queue::Queue;
+use crate::pipe::room::Room;
 use crate::pipe::speech::Speech;
+use crate::pipe::standing::Standing;
 use crate::pipe::streaming::Streaming;
 use crate::pipe::window::Window;
 use crate::racks::Racks;
@@ -84,17 +86,6 @@ pub(crate) enum Refused {
     Full,
 }
 
-/// How far the peer knows who we are, on one connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    /// Nothing was said.
-    Unsaid,
-    /// It was said; the answer is to come.
-    Said,
-    /// The peer has agreed.
-    Known,
-}
-
 #[derive(Debug)]
 pub(crate) struct Backend {
     pub pool: PoolId,
@@ -113,6 +104,8 @@ pub(crate) struct Backend {
     pub has_marks: bool,
     /// Whether that was tried on this connection.
     standing_of_trial: Standing,
+    /// How much of its memory copies may take, where its pool keeps some.
+    pub room: Option<Room>,
     pub link: Link,
     /// What it understands, where it is any memcached.
     pub speech: Speech,
@@ -179,9 +172,10 @@ impl Backend {
             peer,
             tls: settings.tls,
             login: settings.login.clone(),
-            standing_of_login: Standing::Unsaid,
+            standing_of_login: Standing::default(),
             has_marks: settings.has_marks() && peer == Peer::Memcached,
-            standing_of_trial: Standing::Unsaid,
+            standing_of_trial: Standing::default(),
+            room: None,
             link: Link::Idle,
             speech: Speech::Unknown,
             connect_timeout: settings.connect_timeout,
@@ -460,47 +454,42 @@ impl Backend {
     pub fn connecting(&mut self, until: Instant) {
         debug_assert!(matches!(self.link, Link::Idle | Link::Down { .. }));
         self.link = Link::Connecting { until };
-        self.standing_of_login = Standing::Unsaid;
-        self.standing_of_trial = Standing::Unsaid;
+        self.standing_of_login = Standing::default();
+        self.standing_of_trial = Standing::default();
+        if let Some(room) = &mut self.room {
+            room.begin_anew();
+        }
     }
 
     /// Who to say we are before the greeting. Once on each connection: whoever knows us would store it.
     pub fn login_to_say(&mut self) -> Option<Arc<Login>> {
-        if self.standing_of_login != Standing::Unsaid {
-            return None;
-        }
         let login = self.login.clone()?;
-        self.standing_of_login = Standing::Said;
-        Some(login)
+        self.standing_of_login.say().then_some(login)
     }
 
     /// Whether the peer has yet to say that it knows us.
     pub fn awaits_login(&self) -> bool {
-        self.standing_of_login == Standing::Said
+        self.standing_of_login.is_said()
     }
 
     /// The peer knows us.
     pub fn is_known(&mut self) {
-        self.standing_of_login = Standing::Known;
+        self.standing_of_login.answered();
     }
 
     /// Whether to try before the greeting that it can hold marks. Once on each connection.
     pub fn is_to_be_tried(&mut self) -> bool {
-        let is_to_be = self.has_marks && self.standing_of_trial == Standing::Unsaid;
-        if is_to_be {
-            self.standing_of_trial = Standing::Said;
-        }
-        is_to_be
+        self.has_marks && self.standing_of_trial.say()
     }
 
     /// Whether the peer has yet to show that it can hold marks.
     pub fn awaits_trial(&self) -> bool {
-        self.standing_of_trial == Standing::Said
+        self.standing_of_trial.is_said()
     }
 
     /// The peer can hold marks.
     pub fn holds_marks(&mut self) {
-        self.standing_of_trial = Standing::Known;
+        self.standing_of_trial.answered();
     }
 
     /// Connected: greet.

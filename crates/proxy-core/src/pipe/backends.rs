@@ -7,6 +7,7 @@ use crate::output::{Outbox, Output};
 use crate::pipe::backend::{Backend, Link, Peer, Refused};
 use crate::pipe::in_flight::Question;
 use crate::pipe::login;
+use crate::pipe::room::{self, Room};
 use crate::pipe::speech::Speech;
 use crate::racks::Racks;
 use crate::slab::Slab;
@@ -266,12 +267,16 @@ impl Backends {
             Peer::Memcached => {
                 let login = backend.login_to_say();
                 let is_tried = backend.is_to_be_tried();
+                let is_measured = backend.room.as_mut().is_some_and(Room::is_to_be_asked);
                 backend.greet(until, |out| {
                     if let Some(login) = login {
                         login::compose(out, &login);
                     }
                     if is_tried {
                         out.extend_from_slice(mark::TRIAL);
+                    }
+                    if is_measured {
+                        out.extend_from_slice(room::QUESTION);
                     }
                     compose::request::version(out);
                 });

@@ -9,6 +9,8 @@ pub(crate) mod login;
 pub(crate) mod missed;
 pub(crate) mod paced;
 pub(crate) mod queue;
+pub(crate) mod room;
 pub(crate) mod speech;
+pub(crate) mod standing;
 pub(crate) mod streaming;
 pub(crate) mod window;

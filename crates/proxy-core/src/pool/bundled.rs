@@ -2,9 +2,11 @@
 //! covered and counted all the same, and everybody is asked as ever.
 
 use crate::bundles::Bundles;
+use crate::pipe::room::FillBound;
 use crate::pool::followed::Followed;
+use crate::ring::ToldBundle;
 use crate::stats::counters::BundleCounts;
-use evenkeel_control::bundles::BundlePlan;
+use core::time::Duration;
 use evenkeel_placement::cover::Cover;
 use evenkeel_schemes::copies::{PREFIX_LEN, Switch, name_prefix};
 use evenkeel_schemes::stage::Step;
@@ -25,7 +27,7 @@ pub(crate) struct Bundled {
 pub(crate) struct Kept {
     pub at: Followed,
     /// The plan that the step is of; `None` as long as they were never on.
-    pub plan: Option<BundlePlan>,
+    pub told: Option<ToldBundle>,
 }
 
 impl Kept {
@@ -50,18 +52,27 @@ impl Bundled {
     }
 
     /// A coordinator has told a step that is newer. One of a plan that has copies elsewhere is not worked by, unless it has none. True if it is.
-    pub fn hear(&mut self, now: Instant, step: Option<Step>, plan: Option<BundlePlan>) -> bool {
+    pub fn hear(&mut self, now: Instant, step: Option<Step>, told: Option<ToldBundle>) -> bool {
         let wish = self.by.wish();
         let Some(kept) = &mut self.kept else {
             return false;
         };
         let is_off = step.is_none_or(|step| Switch::at(step.stage) == Switch::Off);
-        if !is_off && plan.is_none_or(|plan| plan.of != wish) {
+        if !is_off && told.is_none_or(|told| told.plan.of != wish) {
             return false;
         }
         (kept.at.step, kept.at.since) = (step, now);
-        kept.plan = plan;
+        kept.told = told;
         true
+    }
+
+    /// The step that is worked by is told again: others follow since, or do not any more.
+    pub fn hear_again(&mut self, step: Step, told: Option<ToldBundle>) {
+        if let Some(kept) = &mut self.kept
+            && kept.at.step == Some(step)
+        {
+            kept.told = told;
+        }
     }
 
     /// Whether writes delete copies.
@@ -74,13 +85,22 @@ impl Bundled {
     /// What stands before the key in the name of a copy, where copies are on.
     pub fn read_prefix(&self) -> Option<[u8; PREFIX_LEN]> {
         let kept = self.kept.filter(|kept| kept.switch() == Some(Switch::On))?;
-        kept.plan.map(|plan| name_prefix(plan.token))
+        kept.told.map(|told| name_prefix(told.plan.token))
     }
 
     /// The same where writes delete them.
     pub fn write_prefix(&self) -> Option<[u8; PREFIX_LEN]> {
-        let plan = self.kept.filter(|_| self.is_cleared())?.plan?;
-        Some(name_prefix(plan.token))
+        let told = self.kept.filter(|_| self.is_cleared())?.told?;
+        Some(name_prefix(told.plan.token))
+    }
+
+    /// How much this worker may fill, where copies are kept and others have been told of.
+    pub fn fill_bound(&self) -> Option<FillBound> {
+        let (keeping, told) = (self.by.keeping()?, self.kept?.told?);
+        Some(FillBound {
+            share: keeping.fill_share / f64::from(told.fillers),
+            within: Duration::from_secs(keeping.ttl.into()),
+        })
     }
 
     /// Counts a multi-get that is [covered](Bundles::cover), or asked at home all the same.

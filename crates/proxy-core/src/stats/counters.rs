@@ -116,7 +116,7 @@ counters! {
             copies_hit => counter, "Those of them that were there.";
             copies_absent => counter, "Those of them that were asked at home after that.";
             fills => counter, "Copies that were stored where none was.";
-            fills_left_out => counter, "Copies that were not stored, since too many were on their way already or their home was out of use.";
+            fills_left_out => counter, "Copies that were not stored, since too many were on their way already, their home was out of use, or all that may be filled of the server was.";
             refreshes => counter, "Copies that were stored again, before their end.";
             deletes => counter, "Copies that writes deleted, or would have deleted.";
             deletes_unconfirmed => counter, "Those of them that were not confirmed in time.";

@@ -1,7 +1,7 @@
 //! What scripts have no words for: copies that end soon, and plans that have copies elsewhere.
 
 use super::world::{SOURCE, World, placement};
-use crate::{Bundles, Keeping, PoolKind, ServerList, Told};
+use crate::{Bundles, Keeping, PoolKind, ServerList, Told, ToldBundle};
 use evenkeel_control::bundles::{BundlePlan, BundleWish, COPIES_MAX};
 use evenkeel_schemes::copies::{Header, name_prefix};
 use evenkeel_schemes::stage::{Stage, Step};
@@ -44,7 +44,7 @@ fn tell(world: &mut World, version: u64, stage: Stage, plan: Option<BundlePlan>)
     world.tell(Some(Told {
         step: Step { version, stage },
         ring: None,
-        bundle: plan,
+        bundle: plan.map(|plan| ToldBundle { plan, fillers: 1 }),
     }));
 }
 
@@ -93,6 +93,88 @@ fn one_read_in_four_of_a_copy_that_ends_soon_refreshes_it() {
     assert!((60..140).contains(&refreshed), "{refreshed}");
     let counts = world.core.pool_stats()[0].bundles.expect("counts");
     assert_eq!((counts.refreshes, counts.copies_hit), (refreshed, 800));
+}
+
+/// Proxies share what copies may take of a server's memory, and with them their workers.
+#[test]
+fn what_is_filled_is_a_part_of_the_servers_memory_that_is_shared() {
+    let ([first, second], port) = keys();
+    let name = |key: &str| [&name_prefix(9)[..], key.as_bytes()].concat();
+    // Head, unique, flags and ends of an item, its name, and the copy's header; and a byte.
+    let size = |key: &str| (63 + name(key).len() + 12 + 1) as u64;
+    let (mut world, of) = world();
+    // A quarter is room for both, or for the second alone where there is another worker.
+    let quarter = size(&first) + size(&second);
+    world.statistics(
+        port,
+        format!("STAT limit_maxbytes {}\r\nEND\r\n", 4 * quarter),
+    );
+    let plan = BundlePlan {
+        number: 1,
+        token: 9,
+        of,
+    };
+    let told = |world: &mut World, fillers: u32| {
+        let (version, stage) = (3, Stage::Warming);
+        world.tell(Some(Told {
+            step: Step { version, stage },
+            ring: None,
+            bundle: Some(ToldBundle { plan, fillers }),
+        }));
+    };
+    tell(&mut world, 1, Stage::Former, None);
+    tell(&mut world, 2, Stage::Quiesced, Some(plan));
+    told(&mut world, 2);
+    let client = world.client();
+    let mut unique = 0;
+    // What is stored of the two, which are not there, when home has values of so many bytes.
+    let mut stored = |world: &mut World, len: usize| {
+        world.send(client, format!("get {first} {second}\r\n"));
+        world.asked(port);
+        world.reply(port, "END\r\n");
+        for home in [101, 103] {
+            world.asked(home);
+            world.reply(home, "END\r\n");
+        }
+        world.received(client);
+        let mut stored = Vec::new();
+        for (home, key) in [(101, &first), (103, &second)] {
+            let placed = String::from_utf8_lossy(&world.asked_bytes(port)).into_owned();
+            for _ in placed.matches("\r\n1p") {
+                unique += 1;
+                world.reply(port, format!("HD c{unique}\r\n"));
+            }
+            if !world.has_asked(home) {
+                continue;
+            }
+            world.asked(home);
+            let value = "x".repeat(len);
+            world.reply(home, format!("VA {len} f0 t-1 c1\r\n{value}\r\n"));
+            let last = world.asked_bytes(port);
+            let is_store = last.starts_with(&[b"ms ", &name(key)[..]].concat());
+            world.reply(port, if is_store { "HD c99\r\n" } else { "HD\r\n" });
+            if is_store {
+                stored.push(key.clone());
+            }
+        }
+        stored
+    };
+    let left_out = |world: &World| {
+        let counts = world.core.pool_stats()[0].bundles.expect("counts");
+        (counts.fills, counts.fills_left_out)
+    };
+    assert_eq!(stored(&mut world, 1), [first.clone()]);
+    assert_eq!(left_out(&world), (1, 1));
+    // The other one has ended.
+    told(&mut world, 1);
+    assert_eq!(stored(&mut world, 2), [""; 0], "too long by a byte");
+    assert_eq!(left_out(&world), (1, 3));
+    world.wait_ms(30_000);
+    assert_eq!(stored(&mut world, 1), [first.clone()]);
+    assert_eq!(left_out(&world), (2, 4));
+    world.wait_ms(64_000);
+    assert_eq!(stored(&mut world, 1), [first.clone(), second.clone()]);
+    assert_eq!(left_out(&world), (4, 4));
 }
 
 /// A plan that has copies elsewhere is not worked by while anybody may read them: writes would delete the wrong ones.

@@ -51,7 +51,10 @@ impl Coordinator {
         world.tell(Some(Told {
             step: self.step,
             ring: None,
-            bundle: Some(self.plan),
+            bundle: Some(ToldBundle {
+                plan: self.plan,
+                fillers: 1,
+            }),
         }));
         world.wait_ms(1);
     }

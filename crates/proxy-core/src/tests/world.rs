@@ -1,5 +1,6 @@
 //! A driver without sockets: everything that a test wants to see or to decide.
 
+use crate::pipe::room;
 use crate::*;
 use core::time::Duration;
 use evenkeel_control::bundles::BundlePlan;
@@ -61,6 +62,8 @@ struct Server {
     epoch: u64,
     /// What a memcached says of its version; one with meta commands if nothing.
     version: Option<&'static str>,
+    /// What a memcached answers to `stats`; if nothing, that it has 64 MiB.
+    statistics: Option<String>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -166,6 +169,11 @@ impl World {
 
     pub fn version(&mut self, port: u16, version: &'static str) {
         self.backends.entry(port).or_default().version = Some(version);
+    }
+
+    /// What a memcached answers to `stats` on its next connections.
+    pub fn statistics(&mut self, port: u16, answer: String) {
+        self.backends.entry(port).or_default().statistics = Some(answer);
     }
 
     pub fn lease_ms(&mut self, port: u16, lease_ms: u64) {
@@ -376,10 +384,14 @@ impl World {
         let plan = self.plan.as_ref();
         let ring = plan.map(|plan| Arc::new(PlannedRing::new(plan).expect("a plan")));
         let bundles = self.config.pools[0].bundles.as_ref();
-        let bundle = bundles.map(|bundles| BundlePlan {
+        let plan = |bundles: &Arc<Bundles>| BundlePlan {
             number: 1,
             token: COPY_TOKEN,
             of: bundles.wish(),
+        };
+        let bundle = bundles.map(|bundles| ToldBundle {
+            plan: plan(bundles),
+            fillers: 1,
         });
         self.tell(step.map(|step| Told { step, ring, bundle }));
     }
@@ -464,10 +476,16 @@ impl World {
                 let line = greeting(server.worker, server.epoch, server.lease_ms);
                 self.reply_inside(port, line.as_bytes());
             }
-        } else if let Some(trial) = bytes.strip_suffix(b"version\r\n")
+        } else if let Some(asked) = bytes.strip_suffix(b"version\r\n")
+            && let trial = asked.strip_suffix(room::QUESTION).unwrap_or(asked)
             && (trial.is_empty() || trial == TRIAL)
         {
             if server.policy == Connecting::Greets {
+                let usual = "STAT pid 1\r\nSTAT limit_maxbytes 67108864\r\nEND\r\n";
+                let measured = match asked.len() > trial.len() {
+                    true => server.statistics.clone().unwrap_or(usual.to_owned()),
+                    false => String::new(),
+                };
                 let version = server.version.unwrap_or("1.6.18");
                 let tried = match server.version {
                     _ if trial.is_empty() => "",
@@ -475,7 +493,10 @@ impl World {
                     Some("without uniques") => "HD c0\r\n",
                     _ => "HD c1\r\n",
                 };
-                self.reply_inside(port, format!("{tried}VERSION {version}\r\n").as_bytes());
+                self.reply_inside(
+                    port,
+                    format!("{tried}{measured}VERSION {version}\r\n").as_bytes(),
+                );
             }
         } else {
             server.received.extend_from_slice(&bytes);

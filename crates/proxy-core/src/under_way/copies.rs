@@ -6,6 +6,7 @@ use crate::limits::FILLS_MAX;
 use crate::operations::Operation;
 use crate::pipe::in_flight::{Ask, Progress, Question, Tag};
 use crate::under_way::operation::run;
+use crate::under_way::room::has_room;
 use crate::worker::ProxyCore;
 use evenkeel_schemes::copies::PREFIX_LEN;
 use evenkeel_schemes::warm::{Command, Next, Warming, Wish};
@@ -56,7 +57,9 @@ fn begin(
     at: BackendId,
     (machine, asked): (Warming, Command),
 ) {
-    let has_room = core.operations.fills() < FILLS_MAX && core.operations.has_room(0);
+    let has_room = core.operations.fills() < FILLS_MAX
+        && core.operations.has_room(0)
+        && has_room(core, now, (pool_id, at), name);
     let Some(pool) = core.pools.get_mut(pool_id) else {
         return;
     };

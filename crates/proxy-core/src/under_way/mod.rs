@@ -38,6 +38,7 @@ pub(crate) mod put;
 pub(crate) mod reach;
 pub(crate) mod release;
 pub(crate) mod retry;
+pub(crate) mod room;
 pub(crate) mod say;
 pub(crate) mod second_round;
 pub(crate) mod stages;

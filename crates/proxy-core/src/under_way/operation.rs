@@ -24,6 +24,7 @@ use crate::stats::counters::ProxyStats;
 use crate::under_way::again::{ask_at, renew_ticket};
 use crate::under_way::fail::{fail, forget_ticket, told};
 use crate::under_way::release::release;
+use crate::under_way::room::take_room;
 use crate::warm::{
     Words, fetched, heard_of_own, heard_of_step, is_marked, shown_as, wish_of, wish_of_read,
 };
@@ -135,7 +136,8 @@ pub(crate) fn step_answered(
             true => {
                 let chance = core.random.u32();
                 let keeping = core.pools.keeping(pool);
-                keeping.and_then(|keeping| copy_of(meta, &keeping, core.unix, chance))
+                let copy = keeping.and_then(|it| copy_of(meta, &it, core.unix, chance));
+                copy.filter(|copy| take_room(core, now, id, copy.value.len()))
             }
         };
         match fetched {

@@ -12,8 +12,16 @@ const COPIES_TTL_MAX: u32 = 86_400;
 /// Longest value that may be copied, in bytes.
 const COPIES_VALUE_MAX: u64 = 1 << 20;
 
+/// Least part of a server's memory that copies may take: who wants less wants none.
+const COPIES_FILL_SHARE_MIN: f64 = 0.01;
+
 /// What goes with copies that are kept, and with nothing else.
-const KEEPING: [&str; 3] = ["copies_ttl", "copies_value_max", "copies_strict"];
+const KEEPING: [&str; 4] = [
+    "copies_ttl",
+    "copies_value_max",
+    "copies_fill_share",
+    "copies_strict",
+];
 
 /// What does not go with copies that are kept, and why.
 const REFUSED: [(&str, &str); 4] = [
@@ -103,9 +111,11 @@ fn keeping(reader: &mut Reader, section: &Section<'_>) -> Keeping {
     let default = Keeping::default();
     let ttl = reader.seconds(section, "copies_ttl", COPIES_TTL_MAX);
     let value_max = reader.number(section, "copies_value_max", 1..=COPIES_VALUE_MAX);
+    let fill_share = reader.fraction(section, "copies_fill_share", COPIES_FILL_SHARE_MIN..=1.0);
     Keeping {
         ttl: ttl.map_or(default.ttl, |at| at.value),
         value_max: value_max.map_or(default.value_max, |at| at.value as usize),
+        fill_share: fill_share.unwrap_or(default.fill_share),
         strict: reader.flag_or(section, "copies_strict", default.strict),
     }
 }

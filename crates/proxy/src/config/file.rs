@@ -92,6 +92,7 @@ const POOL_KEYS: &[&str] = &[
     "copies",
     "copies_ttl",
     "copies_value_max",
+    "copies_fill_share",
     "copies_strict",
 ];
 
@@ -519,7 +520,7 @@ fn route(reader: &mut Reader, section: &Section<'_>, pools: &[String]) -> Option
     {
         reader.fail(min.span.clone(), "ttl_min is above ttl_max");
     }
-    let jitter = reader.fraction(section, "ttl_jitter");
+    let jitter = reader.fraction(section, "ttl_jitter", 0.0..=1.0);
     Some(RouteConfig {
         prefix,
         commands: commands.unwrap_or(Commands::ALL),

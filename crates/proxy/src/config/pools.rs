@@ -25,7 +25,7 @@ pub struct PoolPlan {
 }
 
 /// Copies of a pool's items.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CopiesPlan {
     /// How many there are of each, its own place included.
     pub copies: u8,

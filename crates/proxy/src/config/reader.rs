@@ -259,16 +259,23 @@ impl Reader {
         }
     }
 
-    /// A number of 0 to 1.
-    pub fn fraction(&mut self, section: &Section<'_>, key: &str) -> Option<f64> {
+    /// A part, of 0 at least and 1 at most.
+    pub fn fraction(
+        &mut self,
+        section: &Section<'_>,
+        key: &str,
+        bounds: std::ops::RangeInclusive<f64>,
+    ) -> Option<f64> {
         let value = Self::get(section, key)?;
         let read = value.get_ref();
         let text = read.as_float().map(|float| float.as_str().to_owned());
         let text = text.or_else(|| read.as_integer().map(|integer| integer.as_str().to_owned()));
         let number = text.and_then(|text| text.parse::<f64>().ok());
-        let number = number.filter(|number| (0.0..=1.0).contains(number));
+        let number = number.filter(|number| bounds.contains(number));
         if number.is_none() {
-            self.fail(value.span(), format!("{key} is a fraction, 0 to 1"));
+            let (least, most) = (bounds.start(), bounds.end());
+            let what = format!("{key} is a fraction, {least} to {most}");
+            self.fail(value.span(), what);
         }
         number
     }

@@ -231,14 +231,21 @@ fn copies_are_of_pools_with_a_list() {
     let keeping = Keeping {
         ttl: 5,
         value_max: 100,
+        fill_share: 0.5,
         strict: false,
     };
-    let more = "copies_ttl = 5\ncopies_value_max = 100\ncopies_strict = false\n";
+    let more =
+        "copies_ttl = 5\ncopies_value_max = 100\ncopies_fill_share = 0.5\ncopies_strict = false\n";
     assert_eq!(kept(more), Some(keeping));
     for (more, words) in [
         ("copies_ttl = 0", "1 to 86400 seconds"),
         ("copies_ttl = 86401", "86400"),
         ("copies_value_max = 0", "copies_value_max is 1 to 1048576"),
+        (
+            "copies_fill_share = 0.009",
+            "copies_fill_share is a fraction, 0.01 to 1",
+        ),
+        ("copies_fill_share = 1.1", "0.01 to 1"),
         ("failover = \"next\"", "two views"),
         ("hot_keys = \"on\"", "not built"),
         ("warm_from = \"a\"", "not built"),
@@ -264,6 +271,10 @@ fn copies_are_of_pools_with_a_list() {
         (
             "servers = [\"h\"]\nbundle = \"observe\"\ncopies = 2\ncopies_strict = true",
             "copies_strict goes with",
+        ),
+        (
+            "servers = [\"h\"]\ncopies_fill_share = 0.5",
+            "copies_fill_share goes with",
         ),
         (
             "dns = \"f:1\"\nbundle = \"on\"\ncopies = 2\npool_coordinator = \"c\"",
@@ -628,7 +639,7 @@ const BAD: &[(&str, &str)] = &[
         "[pools.a]\nservers = [\"h\"]\nreqest_timeout = \"1s\"\n",
         "3:1: pool \"a\" has no key \"reqest_timeout\"; did you mean \"request_timeout\"? (it has \
          servers, servers_file, dns, srv, refresh, family, tls, tls_ca, tls_server_name, tls_cert, tls_key, auth_file, distribution, hash, hash_tag, start, coordinator, cluster, connect_timeout, \
-         request_timeout, on_down, allow_flush, warm_from, warm_fill, pool_coordinator, failover, gutter, failover_ttl, flush_on_return, collapse, hot_keys, hot_keys_lease, hot_keys_replicas, bundle, copies, copies_ttl, copies_value_max, copies_strict)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
+         request_timeout, on_down, allow_flush, warm_from, warm_fill, pool_coordinator, failover, gutter, failover_ttl, flush_on_return, collapse, hot_keys, hot_keys_lease, hot_keys_replicas, bundle, copies, copies_ttl, copies_value_max, copies_fill_share, copies_strict)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
     ),
     (
         "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"aa\"\n",

@@ -3,14 +3,16 @@
 use crate::patience::{LINES, PATIENCE};
 use crate::two_pools::list;
 use evenkeel_testkit::{Client, Memcached, Process, evenkeel, http, poll_until};
+use evenkeel_types::random::SplitMix64;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 const PROXIES: usize = 2;
 
 const KEYS: usize = 12;
 
-/// Copies are switched `on` or `off`, and both proxies follow.
-fn switch(coordinator: SocketAddr, to: &str) {
+/// Copies are switched `on` or `off`, and all proxies follow.
+fn switch(coordinator: SocketAddr, to: &str, proxies: usize) {
     poll_until(PATIENCE, "copies to be switched", || {
         let (_, view) = http::get(coordinator, "/api/v1/bundles").ok()?;
         let view: serde_json::Value = serde_json::from_str(&view).ok()?;
@@ -21,7 +23,7 @@ fn switch(coordinator: SocketAddr, to: &str) {
         if bundle["switch"] == to && of_proxies.iter().all(follow) {
             return Some(());
         }
-        let order = format!("{{\"proxies\": {PROXIES}}}");
+        let order = format!("{{\"proxies\": {proxies}}}");
         // It is refused while they are being switched, and before all proxies are there.
         let _ = http::post_json(coordinator, &format!("/api/v1/bundles/main/{to}"), &order);
         None
@@ -60,7 +62,7 @@ fn multi_gets_ask_fewer_servers_and_see_what_is_written_elsewhere_at_once() {
     let [mut one, mut other] = proxies.each_ref().map(|it| Client::connect(it.address()));
     let names: Vec<String> = (0..KEYS).map(|n| format!("key-{n}")).collect();
     let keys: Vec<&str> = names.iter().map(String::as_str).collect();
-    switch(coordinator.address(), "on");
+    switch(coordinator.address(), "on", PROXIES);
     for key in &keys {
         assert_eq!(one.set(key, b"old"), "STORED");
     }
@@ -107,10 +109,108 @@ fn multi_gets_ask_fewer_servers_and_see_what_is_written_elsewhere_at_once() {
     }
     assert_eq!(count(&proxies[1], "deletes"), 2 * KEYS as u64);
 
-    switch(coordinator.address(), "off");
+    switch(coordinator.address(), "off", PROXIES);
     let hit = count(&proxies[0], "copies_hit");
     assert_eq!(one.set(keys[0], b"last"), "STORED");
     assert_eq!(values(&mut other)[0], "last");
     assert_eq!(values(&mut one)[0], "last");
     assert_eq!(count(&proxies[0], "copies_hit"), hit);
+}
+
+/// Servers that evict: of so many, each with a mebibyte, which has one page for items of one size.
+const EVICTING: usize = 8;
+const MEMORY: usize = 1 << 20;
+const MEMORY_FLAGS: [&str; 6] = ["-t", "1", "-m", "1", "-I", "512k"];
+
+/// Bytes of each value. With a copy's name and header it is of the same size to memcached, which evicts one for the other.
+const VALUE: usize = 4_000;
+
+/// One and a half times what there is memory for.
+const ITEMS: usize = EVICTING * (MEMORY / VALUE) * 3 / 2;
+
+/// Keys of a multi-get.
+const WIDE: usize = 20;
+
+/// Each item is asked for so often, on average, before hits are counted, and then again.
+const READS_OF_EACH: usize = 2;
+
+/// What a proxy and its application have counted before servers that evict.
+#[derive(Debug)]
+struct Evicted {
+    hits: usize,
+    asked: usize,
+    fills: usize,
+    left_out: usize,
+}
+
+/// An application asks for items, and stores those that are not there, while the pool keeps copies as these lines say.
+fn among_evicting_servers(copies: &str, seed: u64) -> Evicted {
+    let servers: Vec<Memcached> = (0..EVICTING)
+        .map(|_| Memcached::spawn(&MEMORY_FLAGS))
+        .collect();
+    let coordinator = evenkeel::coordinator(&[]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("proxy.toml");
+    let text = format!(
+        "[proxy]\nthreads = 1\n[pools.main]\nservers = {}\n{LINES}copies = 3\n{copies}",
+        list(&servers.iter().collect::<Vec<_>>())
+    );
+    let text = text.replace("COORDINATOR", &coordinator.address().to_string());
+    std::fs::write(&path, text).expect("room");
+    let proxy = evenkeel::proxy(&["--config", &path.display().to_string()]);
+    if copies.contains("pool_coordinator") {
+        switch(coordinator.address(), "on", 1);
+    }
+    let mut client = Client::connect(proxy.address());
+    let mut random = SplitMix64::new(seed);
+    let value = "x".repeat(VALUE);
+    let requests = READS_OF_EACH * ITEMS / WIDE;
+    let (mut hits, mut asked) = (0, 0);
+    for request in 0..2 * requests {
+        let mut names = BTreeSet::new();
+        while names.len() < WIDE {
+            names.insert(format!("item-{:04}", random.below(ITEMS as u64)));
+        }
+        let keys: Vec<&str> = names.iter().map(String::as_str).collect();
+        for found in client.get_many(&keys) {
+            names.remove(&found.key);
+        }
+        if request >= requests {
+            hits += WIDE - names.len();
+            asked += WIDE;
+        }
+        let sets = names
+            .iter()
+            .map(|name| format!("set {name} 0 0 {VALUE}\r\n{value}\r\n"));
+        client.send(sets.collect::<String>().as_bytes());
+        for _ in &names {
+            assert_eq!(client.line(), "STORED");
+        }
+    }
+    let count = |of| count(&proxy, of) as usize;
+    Evicted {
+        hits,
+        asked,
+        fills: count("fills") + count("refreshes"),
+        left_out: count("fills_left_out"),
+    }
+}
+
+/// A memcached has one LRU, so copies evict items. Hits by the memory that there is for items rise less and less, or evenly as here where all are
+/// asked for alike: so who takes a quarter of the memory leaves three quarters of the hits, at least.
+#[test]
+fn copies_take_no_more_of_the_memory_of_servers_that_evict_than_they_may() {
+    const KEPT: &str =
+        "bundle = \"on\"\ncopies_ttl = 3600\npool_coordinator = \"http://COORDINATOR\"\n";
+    let seed = 7;
+    let plain = among_evicting_servers("bundle = \"observe\"\n", seed);
+    let bounded = among_evicting_servers(KEPT, seed);
+    let unbounded = among_evicting_servers(&format!("{KEPT}copies_fill_share = 1.0\n"), seed);
+    println!("seed {seed}\nplain {plain:?}\nbounded {bounded:?}\nunbounded {unbounded:?}");
+    assert_eq!((plain.fills, plain.left_out), (0, 0));
+    assert!(plain.hits < plain.asked * 9 / 10, "they evict");
+    assert!(bounded.left_out > 0);
+    assert!(bounded.fills * VALUE <= EVICTING * MEMORY / 4);
+    assert!(bounded.hits >= plain.hits * 3 / 4);
+    assert!(unbounded.fills > bounded.fills);
 }

@@ -64,7 +64,7 @@ impl Follower {
         {
             let mut followed = self.0.pools.iter_mut();
             let followed = followed.find(|it| it.pool == pool).expect("it is listed");
-            if !takes_copies(followed, step, bundle) {
+            if !takes_copies(followed, step, bundle.map(|told| told.plan)) {
                 continue;
             }
             followed.told = Some(step);

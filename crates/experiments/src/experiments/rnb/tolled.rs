@@ -34,6 +34,9 @@ const MEMORY: &str = "64";
 /// that end would be brought anew far too often for what else happens.
 const COPIES_TTL: &str = "86400s";
 
+/// What may be filled of a server's memory in that time, which is all the time: that which writes delete is filled again.
+const COPIES_FILL_SHARE: &str = "1.0";
+
 /// How long an answer may take: longer than what a trial that is far too much for the servers leaves in their queues.
 const REQUEST_TIMEOUT: &str = "30s";
 
@@ -199,7 +202,7 @@ fn proxy_file(
         1 => "bundle = \"observe\"\ncopies = 2\n".to_owned(),
         _ => format!(
             "bundle = \"on\"\ncopies = {copies}\ncopies_ttl = \"{COPIES_TTL}\"\n\
-             pool_coordinator = \"http://{coordinator}\"\n"
+             copies_fill_share = {COPIES_FILL_SHARE}\npool_coordinator = \"http://{coordinator}\"\n"
         ),
     };
     format!(

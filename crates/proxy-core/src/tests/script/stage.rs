@@ -23,6 +23,7 @@
 //! | `s1 was tried 2` | so many times a connection was asked for |
 //! | `s1 is worker of 2`, `is at epoch 7`, `leases for 500` | which server it is, what map it knows, how many ms a lease is |
 //! | `s1 is version 1.5.22`, `has no uniques` | a memcached without meta commands; one that was started with `-C` |
+//! | `s1 has 1000 bytes`, `has no statistics` | of memory, as it says; it does not say that |
 //!
 //! `s1 is asked get k => END` is `s1 is asked get k` and then `s1 replies END`; `a sends get k => END` is to receive that.
 //!
@@ -234,6 +235,11 @@ impl Stage {
             ["is", "at", "epoch", epoch] => world.epoch(port, number(epoch)?.into()),
             ["is", "version", "1.5.22"] => world.version(port, "1.5.22"),
             ["has", "no", "uniques"] => world.version(port, "without uniques"),
+            ["has", "no", "statistics"] => world.statistics(port, "ERROR\r\n".to_owned()),
+            ["has", bytes, "bytes"] => {
+                let stats = format!("STAT limit_maxbytes {bytes}\r\nEND\r\n");
+                world.statistics(port, stats);
+            }
             _ => return Err("  no server does this".to_owned()),
         }
         Ok(())

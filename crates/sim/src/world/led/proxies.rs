@@ -11,7 +11,7 @@ use super::super::units::MS;
 use crate::history::Nanos;
 use evenkeel_control::rings::{FollowedRing, RingCounts};
 use evenkeel_control::{FollowedPool, PoolStep};
-use evenkeel_proxy_core::{PlannedRing, Told};
+use evenkeel_proxy_core::{PlannedRing, Told, ToldBundle};
 use evenkeel_schemes::stage::{Stage, Step};
 use std::sync::Arc;
 
@@ -133,7 +133,7 @@ impl World {
         let is_old = returns && ring.is_some() && followed.told.is_none();
         followed.told = Some(news.step);
         followed.ring.clone_from(&ring);
-        followed.copies = news.bundle;
+        followed.copies = news.bundle.map(|told| told.plan);
         let host = self.servers.len() + proxy;
         let plan = ring.as_ref().map(|ring| ring.number());
         self.narrate(&[host], || {
@@ -145,7 +145,11 @@ impl World {
             version,
             stage: Stage::Former,
         });
-        let bundle = news.bundle.map(|plan| self.forged_plan(plan));
+        // Each proxy has one worker.
+        let bundle = news.bundle.map(|told| ToldBundle {
+            plan: self.forged_plan(told.plan),
+            fillers: told.proxies,
+        });
         let p = &mut self.proxies[proxy];
         let now = p.process.now(self.time).monotonic;
         let step = forged.unwrap_or(news.step);

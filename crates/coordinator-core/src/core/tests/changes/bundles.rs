@@ -111,6 +111,27 @@ fn copies_are_switched_on_and_off_and_on_again_by_another_plan() {
     assert_eq!(world.core.change_counts().bundles_on, 2);
 }
 
+/// They share what may be filled.
+#[test]
+fn proxies_are_told_how_many_follow() {
+    let (mut world, mut all) = copiers::<2>();
+    let told = |world: &mut World, follower: &Follower| {
+        let step = world.send(&follower.0).unwrap().pools.remove(0);
+        step.bundle.map(|told| told.proxies)
+    };
+    assert_eq!(told(&mut world, &all[0]), None, "there is no plan");
+    on(&mut world, 2).unwrap();
+    follow_to(&mut world, &mut all, Stage::Warming);
+    assert_eq!(told(&mut world, &all[0]), Some(2));
+    let mut third = copier("p3", 2);
+    third.hear(&mut world);
+    assert_eq!(told(&mut world, &all[0]), Some(3));
+    world.pass(SILENT_MS);
+    assert_eq!(told(&mut world, &all[0]), Some(3), "silent ones may fill");
+    third.leave(&mut world);
+    assert_eq!(told(&mut world, &all[0]), Some(2));
+}
+
 #[test]
 fn a_switching_on_that_is_taken_back_burns_its_plan() {
     for rounds in 0..3 {
@@ -183,11 +204,9 @@ fn all_files_have_to_say_the_same() {
     follow(&mut world, std::slice::from_mut(&mut odd), 2);
     assert_eq!(odd.told("main"), None);
     let told = world.send(&odd.0).unwrap().pools.remove(0);
-    assert_eq!(
-        (told.step.stage, told.bundle),
-        (Stage::Warming, plan),
-        "all the same"
-    );
+    let told_plan = told.bundle.map(|told| told.plan);
+    let all_the_same = (Stage::Warming, plan);
+    assert_eq!((told.step.stage, told_plan), all_the_same);
     let shown = bundle(&world);
     assert_eq!(shown.change.waits_for, ["p4"]);
     let fits = shown.wishes.iter().map(|it| it.fits);

@@ -41,7 +41,7 @@ impl Process {
             return false;
         }
         let followed = &mut self.follower.0.pools[0];
-        assert!(takes_copies(followed, step, bundle));
+        assert!(takes_copies(followed, step, bundle.map(|told| told.plan)));
         followed.told = Some(step);
         self.works_by.extend(self.work());
         Switch::at(step.stage) == Switch::On
