@@ -208,7 +208,7 @@ impl Profiler {
     }
 
     /// [`Profiler::note`] of a plain `get` whose key servers know as the application does.
-    #[inline]
+    #[inline(never)]
     pub fn note_get(
         &mut self,
         visit: Option<&Visit>,

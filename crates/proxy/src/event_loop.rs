@@ -23,8 +23,8 @@ use crate::pages::Facts;
 use crate::recorder::{Entry, Sink};
 use crate::server_link::ServerLink;
 use evenkeel_proxy_core::{
-    AddressTicket, BackendId, ClientId, LoggedRequest, MapSource, Output, ProxyConfig, ProxyCore,
-    ProxyStats, Told,
+    AddressTicket, BackendId, ClientId, LoggedRequest, MapSource, Output, ProfileChunk,
+    ProxyConfig, ProxyCore, ProxyStats, Told,
 };
 use evenkeel_runtime::budget::{Level, Pool, Portion};
 use evenkeel_runtime::names::Resolver;
@@ -228,8 +228,7 @@ pub fn run(parts: Parts) -> io::Result<()> {
             .stopping
             .is_some_and(|until| now >= until || worker.is_drained())
         {
-            worker.parts.core.end_profile();
-            worker.carry_out(now);
+            worker.write_last_records();
             return Ok(());
         }
     }
@@ -498,14 +497,28 @@ impl Worker {
                     }
                 }
                 Output::Log(request) => self.log(request),
-                Output::Profile(chunk) => {
-                    if let Some(sink) = &self.parts.recorder {
-                        sink.offer_records(chunk);
-                    }
-                }
+                Output::Profile(chunk) => self.write_records(chunk),
             }
         }
         self.unfinished = true;
+    }
+
+    #[cold]
+    fn write_records(&self, chunk: Box<ProfileChunk>) {
+        if let Some(sink) = &self.parts.recorder {
+            sink.offer_records(chunk);
+        }
+    }
+
+    /// Nothing else is carried out any more. (A second call of `carry_out` would keep it from standing in the loop.)
+    #[cold]
+    fn write_last_records(&mut self) {
+        self.parts.core.end_profile();
+        while let Some(output) = self.parts.core.poll_output() {
+            if let Output::Profile(chunk) = output {
+                self.write_records(chunk);
+            }
+        }
     }
 
     /// A client is told to come where it has come, at the host that the operator has named if there is one.
