@@ -163,17 +163,17 @@ fn what_is_filled_is_a_part_of_the_servers_memory_that_is_shared() {
         let counts = world.core.pool_stats()[0].bundles.expect("counts");
         (counts.fills, counts.fills_left_out)
     };
-    assert_eq!(stored(&mut world, 1), [first.clone()]);
+    assert_eq!(stored(&mut world, 1), std::slice::from_ref(&first));
     assert_eq!(left_out(&world), (1, 1));
     // The other one has ended.
     told(&mut world, 1);
     assert_eq!(stored(&mut world, 2), [""; 0], "too long by a byte");
     assert_eq!(left_out(&world), (1, 3));
     world.wait_ms(30_000);
-    assert_eq!(stored(&mut world, 1), [first.clone()]);
+    assert_eq!(stored(&mut world, 1), std::slice::from_ref(&first));
     assert_eq!(left_out(&world), (2, 4));
     world.wait_ms(64_000);
-    assert_eq!(stored(&mut world, 1), [first.clone(), second.clone()]);
+    assert_eq!(stored(&mut world, 1), [first, second]);
     assert_eq!(left_out(&world), (4, 4));
 }
 

@@ -228,6 +228,9 @@ fn copies_take_no_more_of_the_memory_of_servers_that_evict_than_they_may() {
     });
     println!("seed {seed}\nplain {plain:?}\nbounded {bounded:?}\nunbounded {unbounded:?}");
     assert_eq!((plain.fills, plain.left_out), (0, 0));
+    for way in [&plain, &bounded, &unbounded] {
+        assert!(way.refused < way.asked / 100, "it hardly ever happens");
+    }
     assert!(plain.hits < plain.asked * 9 / 10, "they evict");
     assert!(bounded.left_out > 0);
     assert!(bounded.fills * VALUE <= EVICTING * MEMORY / 4);
