@@ -25,8 +25,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -145,12 +145,41 @@ pub struct Carried {
     pub asked: Asked,
 }
 
+/// What a path carries, counted before it is passed on: whoever has received something finds it here.
+#[derive(Debug, Default)]
+struct Counts {
+    bytes: [AtomicU64; 2],
+    lines: AtomicU64,
+    keys: AtomicU64,
+}
+
+impl Counts {
+    fn add(&self, way: usize, bytes: usize, asked: Asked) {
+        self.bytes[way].fetch_add(bytes as u64, Ordering::Relaxed);
+        self.lines.fetch_add(asked.lines, Ordering::Relaxed);
+        self.keys.fetch_add(asked.keys, Ordering::Relaxed);
+    }
+
+    fn carried(&self) -> Carried {
+        Carried {
+            bytes: self
+                .bytes
+                .each_ref()
+                .map(|bytes| bytes.load(Ordering::Relaxed)),
+            asked: Asked {
+                lines: self.lines.load(Ordering::Relaxed),
+                keys: self.keys.load(Ordering::Relaxed),
+            },
+        }
+    }
+}
+
 /// A running relay. Dropping it ends it, and its connections.
 #[derive(Debug)]
 pub struct Relay {
     /// Where its paths begin, in the order of the routes.
     pub addresses: Vec<SocketAddr>,
-    carried: Arc<Mutex<Vec<Carried>>>,
+    counts: Arc<[Counts]>,
     stop: Arc<AtomicBool>,
     waker: Waker,
     thread: Option<JoinHandle<io::Result<()>>>,
@@ -170,7 +199,7 @@ impl Relay {
         let addresses = addresses.collect::<io::Result<Vec<_>>>()?;
         let waker = Waker::new(poll.registry(), WAKER)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let carried = Arc::new(Mutex::new(vec![Carried::default(); doors.len()]));
+        let counts: Arc<[Counts]> = doors.iter().map(|_| Counts::default()).collect();
         let timer = Timer::new(&poll, TIMER).context("failed to make a timer")?;
         let worker = Worker {
             poll,
@@ -181,14 +210,14 @@ impl Relay {
             pairs: BTreeMap::new(),
             next: 0,
             due: BinaryHeap::new(),
-            carried: Arc::clone(&carried),
+            counts: Arc::clone(&counts),
             stop: stop.clone(),
         };
         let builder = std::thread::Builder::new().name("relay".into());
         let thread = builder.spawn(move || worker.run());
         Ok(Relay {
             addresses,
-            carried,
+            counts,
             stop,
             waker,
             thread: Some(thread.context("failed to start a thread")?),
@@ -197,8 +226,7 @@ impl Relay {
 
     /// What each path has carried so far, in the order of the routes.
     pub fn carried(&self) -> Vec<Carried> {
-        let carried = self.carried.lock();
-        carried.unwrap_or_else(PoisonError::into_inner).clone()
+        self.counts.iter().map(Counts::carried).collect()
     }
 
     /// Waits until it ends, which it does only by an error.
@@ -235,8 +263,7 @@ struct Worker {
     next: usize,
     /// When something is due for which connection.
     due: BinaryHeap<Reverse<(u64, usize)>>,
-    /// What it shows of what its paths have carried.
-    carried: Arc<Mutex<Vec<Carried>>>,
+    counts: Arc<[Counts]>,
     stop: Arc<AtomicBool>,
 }
 
@@ -247,7 +274,6 @@ struct Door {
     path: Path,
     /// To the server, and from it.
     lines: [Line; 2],
-    carried: Carried,
 }
 
 impl Door {
@@ -268,7 +294,6 @@ impl Door {
             to,
             path,
             lines: [Line::new(&path), Line::new(&path)],
-            carried: Carried::default(),
         })
     }
 }
@@ -375,10 +400,9 @@ impl Worker {
         let Some(pair) = self.pairs.get_mut(&id) else {
             return;
         };
-        let door = &mut self.doors[pair.door];
-        let before = door.carried;
+        let (door, counts) = (&mut self.doors[pair.door], &self.counts[pair.door]);
         for way in 0..2 {
-            let passed = pair.pass(way, now_ns, door, scratch);
+            let passed = pair.pass(way, now_ns, (&mut door.lines, counts), scratch);
             if passed.is_err() {
                 self.pairs.remove(&id);
                 return;
@@ -391,10 +415,6 @@ impl Worker {
                 way.awaited_ns = at;
                 self.due.push(Reverse((at, id)));
             }
-        }
-        if door.carried != before {
-            let mut carried = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
-            carried[pair.door] = door.carried;
         }
         if pair.ways.iter().all(|way| way.over) {
             self.pairs.remove(&id);
@@ -423,11 +443,11 @@ impl Pair {
         &mut self,
         index: usize,
         now_ns: u64,
-        door: &mut Door,
+        (lines, counts): (&mut [Line; 2], &Counts),
         scratch: &mut [u8],
     ) -> Result<(), Over> {
         loop {
-            self.read(index, now_ns, door, scratch)?;
+            self.read(index, now_ns, (&mut *lines, counts), scratch)?;
             let was_full = self.ways[index].under_way >= UNDER_WAY_MAX;
             self.write(index, now_ns)?;
             // What there was no room for will not be announced again.
@@ -441,7 +461,7 @@ impl Pair {
         &mut self,
         index: usize,
         now_ns: u64,
-        door: &mut Door,
+        (lines, counts): (&mut [Line; 2], &Counts),
         scratch: &mut [u8],
     ) -> Result<(), Over> {
         let (socket, way) = (&mut self.sockets[index], &mut self.ways[index]);
@@ -457,9 +477,8 @@ impl Pair {
             way.ended = count == 0;
             let counter = way.counter.as_mut();
             let asked = counter.map_or_else(Asked::default, |it| it.count(&scratch[..count]));
-            door.carried.bytes[index] += count as u64;
-            door.carried.asked += asked;
-            match way.lane.enter(now_ns, count, asked, &mut door.lines[index]) {
+            counts.add(index, count, asked);
+            match way.lane.enter(now_ns, count, asked, &mut lines[index]) {
                 Fate::Arrives(at) => {
                     way.pieces.push_back((at, scratch[..count].to_vec()));
                     way.under_way += count;
