@@ -50,10 +50,15 @@ fn multi_gets_ask_fewer_servers_and_see_what_is_written_elsewhere_at_once() {
     let coordinator = evenkeel::coordinator(&[]);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("proxy.toml");
+    // By names of their own, so that keys have the same places whatever the ports are.
+    let named = servers.iter().enumerate().map(|(number, server)| {
+        let address = server.address();
+        format!("{{ address = \"{address}\", name = \"server-{number}\" }}")
+    });
+    let named = named.collect::<Vec<_>>().join(", ");
     let text = format!(
-        "[proxy]\nthreads = 1\n[pools.main]\nservers = {}\n{LINES}bundle = \"on\"\ncopies = 3\ncopies_ttl = 3600\n\
+        "[proxy]\nthreads = 1\n[pools.main]\nservers = [{named}]\n{LINES}bundle = \"on\"\ncopies = 3\ncopies_ttl = 3600\n\
          pool_coordinator = \"http://{}\"\n",
-        list(&servers.iter().collect::<Vec<_>>()),
         coordinator.address()
     );
     std::fs::write(&path, text).expect("room");
