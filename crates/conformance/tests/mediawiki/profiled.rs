@@ -181,7 +181,7 @@ fn a_wiki_in_four_racks_is_profiled() {
 }
 
 #[test]
-#[ignore = "takes a minute and prints three profiles, which docs/experiments/locality-2-3.md shows"]
+#[ignore = "takes a minute and prints three profiles: -- --ignored the_paper --nocapture"]
 fn a_wiki_in_four_racks_has_the_profiles_of_the_paper() {
     for (caching, name) in Caching::ALL {
         let load = Load {
