@@ -6,7 +6,7 @@ mod show;
 use crate::ask::Format;
 use anyhow::Context;
 use clap::Subcommand;
-use evenkeel_profile::{Curve, Curves, Head, JoinError, Joined, Reader, Report, Summary};
+use evenkeel_profile::{Curve, Curves, Head, JoinError, Joined, Reader, Record, Report, Summary};
 use evenkeel_runtime::{UsageError, parse_size};
 use serde::Serialize;
 use std::fs::File;
@@ -110,22 +110,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn report(paths: &[PathBuf], memory: &[Memory]) -> anyhow::Result<Shown> {
-    let mut profiles = Profiles::open(paths)?;
-    let head = profiles.joined.head().clone();
-    check(memory, &head)?;
+    let profiles = Profiles::open(paths)?;
+    let head = profiles.joined.head();
+    check(memory, head)?;
     let of_pool = |pool: &str| {
         let said = |memory: &&Memory| memory.pool.as_ref().is_none_or(|name| name == pool);
         memory.iter().find(said).map(|memory| memory.bytes)
     };
-    let mut curves = Curves::new(&head, of_pool);
-    let mut report = Report::new(head);
-    profiles.each(|record| {
-        report.add(record);
-        curves.add(record);
-        Ok(())
-    })?;
-    let mut summary = report.summary();
-    summary.remarks.extend(profiles.remarks());
+    let mut curves = Curves::new(head, of_pool);
+    let (_, summary) = profiles.summary(|record| curves.add(record))?;
     Ok(Shown {
         summary,
         curves: curves.curves(),
@@ -137,16 +130,7 @@ fn report(paths: &[PathBuf], memory: &[Memory]) -> anyhow::Result<Shown> {
 /// # Errors
 /// A file is no profile, or cannot be read.
 pub fn summary(paths: &[PathBuf]) -> anyhow::Result<(Head, Summary)> {
-    let mut profiles = Profiles::open(paths)?;
-    let head = profiles.joined.head().clone();
-    let mut report = Report::new(head.clone());
-    profiles.each(|record| {
-        report.add(record);
-        Ok(())
-    })?;
-    let mut summary = report.summary();
-    summary.remarks.extend(profiles.remarks());
-    Ok((head, summary))
+    Profiles::open(paths)?.summary(|_| ())
 }
 
 /// Memory is said of pools that are there, and of each once.
@@ -230,10 +214,7 @@ impl<'p> Profiles<'p> {
     }
 
     /// Shows each record, the earliest first.
-    fn each(
-        &mut self,
-        mut show: impl FnMut(&evenkeel_profile::Record) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
+    fn each(&mut self, mut show: impl FnMut(&Record) -> anyhow::Result<()>) -> anyhow::Result<()> {
         loop {
             match self.joined.next_record() {
                 Ok(Some(record)) => show(&record)?,
@@ -241,6 +222,20 @@ impl<'p> Profiles<'p> {
                 Err(error) => return Err(of_join(self.paths, &error).into()),
             }
         }
+    }
+
+    /// What all records say; each is shown on the way.
+    fn summary(mut self, mut show: impl FnMut(&Record)) -> anyhow::Result<(Head, Summary)> {
+        let head = self.joined.head().clone();
+        let mut report = Report::new(head.clone());
+        self.each(|record| {
+            report.add(record);
+            show(record);
+            Ok(())
+        })?;
+        let mut summary = report.summary();
+        summary.remarks.extend(self.remarks());
+        Ok((head, summary))
     }
 
     /// A sentence for each file that is cut off.

@@ -56,7 +56,7 @@ fn quick_answer(
         Some(_) => backend.took(now),
         None => None,
     };
-    let rack = rack_of(backend);
+    let rack = core.counts.profiler.as_ref().map(|_| rack_of(backend));
     let (question, request) = backend.awaited()?;
     if request.tag.ask != Ask::Values {
         return None;
@@ -73,7 +73,7 @@ fn quick_answer(
         counts: &mut core.counts,
         spare: &mut core.spare,
         grains: core.pools.grains_of(request.tag.pool),
-        heard: Heard::of(&request.tag, rack),
+        heard: rack.map(|rack| Heard::of(&request.tag, rack)),
     };
     let taken = match &mut request.progress {
         Progress::Nothing => {
@@ -121,7 +121,8 @@ struct Shelf<'c> {
     spare: &'c mut Spare,
     /// Of the pool that was asked, where it has a ring.
     grains: Option<&'c mut GrainCounts>,
-    heard: Heard,
+    /// What is recorded of the answer, where any are recorded.
+    heard: Option<Heard>,
 }
 
 /// How the application wants to see a value, and what else its place tells.
@@ -146,7 +147,7 @@ impl Shelf<'_> {
         let place = self.place(slot)?;
         let Place { show, note, .. } = place;
         if input.starts_with(text::END) {
-            self.counts.heard(note, question.len(), &self.heard);
+            self.heard(note, question.len());
             self.carried(hash, Tally::GetMiss, question.len() + text::END.len());
             self.client.saw_answer(0);
             if self.client.is_front(slot) {
@@ -165,7 +166,7 @@ impl Shelf<'_> {
             return None;
         }
         let before_key = place.rename.before_key(key)?;
-        self.counts.heard(note, question.len(), &self.heard);
+        self.heard(note, question.len());
         let value_len = len - before_key;
         let len = len + text::END.len();
         self.carried(hash, Tally::GetHit, question.len() + len);
@@ -205,7 +206,7 @@ impl Shelf<'_> {
             };
             let asked = SPACE + name.len();
             self.carried(key.hash.into(), Tally::GetHit, asked + len);
-            self.counts.heard(place.note, asked, &self.heard);
+            self.heard(place.note, asked);
             self.put(key.slot, &place, before_key, &rest[..len]);
             group.advance();
             taken += len;
@@ -226,6 +227,14 @@ impl Shelf<'_> {
             route: slot.route,
             note: slot.note,
         })
+    }
+
+    /// The place with this note is answered, to a request of so many bytes.
+    #[inline(always)]
+    fn heard(&mut self, note: NoteId, asked: usize) {
+        if let Some(heard) = &self.heard {
+            self.counts.heard(note, asked, heard);
+        }
     }
 
     /// The grain of a key, where it has one, has carried a read of so many bytes.

@@ -389,8 +389,8 @@ impl Backend {
         }
         let (_, since) = self.waiting();
         let waited = since.map_or(Duration::ZERO, |since| now.since(since));
-        let way = Duration::from_micros(self.stopwatch.round_trip_us().unwrap_or(0));
-        let expected = self.window.time_of(waiting, way);
+        let way = self.stopwatch.round_trip_us();
+        let expected = self.window.time_of(now, waiting, way);
         let limit = self.request_timeout / PACE_DIVISOR;
         expected.is_none_or(|expected| expected.max(waited) > limit)
     }

@@ -10,13 +10,16 @@
 //! [`WAIT_MAX`] or a quarter of its lease; the others wait here. One request at a time is watched. If it took
 //! longer, as many are let through as would have been answered in time, by what was ahead of it (Little's
 //! law); if it took half as long or less and others had to wait here, twice as many; in between one more.
-//! What the way to the server and back takes without any waiting does not count.
+//! What the way to the server and back takes without any waiting does not count. The kernel measures that, but only to the first relay on the
+//! way, such as a sidecar or a tunnel to another data centre. So a request that is alone under way tells it, too: nothing of
+//! ours is before it. The shortest of such requests lately counts, since it may have been others who kept the server busy.
 //!
 //! Of a server that nothing is known of yet, [`WINDOW_START`] may be under way, and twice as many each time that they were too few.
 //!
 //! As long as no server lets requests wait, this costs a comparison for each request, each write and each answer.
 
 use crate::limits::BACKEND_REQUESTS_MAX;
+use crate::stats::distance::Distance;
 use core::time::Duration;
 use evenkeel_types::Instant;
 
@@ -60,6 +63,8 @@ pub(crate) struct Window {
     limits: bool,
     /// Whether the size tells how many the server answers in time.
     is_found: bool,
+    /// What requests took that were alone under way.
+    alone: Distance,
 }
 
 impl Default for Window {
@@ -70,6 +75,7 @@ impl Default for Window {
             was_full: false,
             limits: false,
             is_found: false,
+            alone: Distance::default(),
         }
     }
 }
@@ -97,10 +103,16 @@ impl Window {
     }
 
     /// About how long it takes until so many that wait here are sent, if it is known how many the server answers: a window full of them
-    /// takes the way and [`WAIT_MAX`]. At the least, for a server that takes longer for one.
-    pub fn time_of(&self, waiting: usize, way: Duration) -> Option<Duration> {
+    /// takes the way and [`WAIT_MAX`]. At the least, for a server that takes longer for one. `measured` is as in [`Window::answered`].
+    pub fn time_of(&self, now: Instant, waiting: usize, measured: Option<u64>) -> Option<Duration> {
         let windows = waiting as f64 / self.size as f64;
+        let way = self.way(now, measured);
         self.is_found.then(|| (way + WAIT_MAX).mul_f64(windows))
+    }
+
+    /// What the way to the server and back takes, of which the kernel has measured so many microseconds.
+    fn way(&self, now: Instant, measured: Option<u64>) -> Duration {
+        Duration::from_micros(self.alone.us(now).max(measured).unwrap_or(0))
     }
 
     /// All up to `end` is written, and of `requests` unanswered ones as many as may be.
@@ -116,15 +128,24 @@ impl Window {
         }
     }
 
-    /// A request that ends there is answered. `way` is what the way to the server and back takes, `lease`
+    /// A request that ends there is answered. `measured` is the round trip on the connection by the kernel, in microseconds, `lease`
     /// the server's lease, zero if it has none. Whether the window was made smaller.
     #[inline]
-    pub fn answered(&mut self, now: Instant, end: u64, way: Option<u64>, lease: Duration) -> bool {
+    pub fn answered(
+        &mut self,
+        now: Instant,
+        end: u64,
+        measured: Option<u64>,
+        lease: Duration,
+    ) -> bool {
         let Some(watched) = self.watched.filter(|watched| end >= watched.end) else {
             return false;
         };
         self.watched = None;
-        let way = Duration::from_micros(way.unwrap_or(0));
+        if watched.under_way == 1 {
+            self.alone.see(watched.written, now);
+        }
+        let way = self.way(now, measured);
         self.judge(now.since(watched.written), watched.under_way, way, lease)
     }
 
@@ -156,6 +177,7 @@ impl Window {
     pub fn restart(&mut self) {
         self.watched = None;
         self.was_full = false;
+        self.alone = Distance::default();
     }
 }
 
@@ -172,6 +194,8 @@ mod tests {
         now: Instant,
         service: Duration,
         way: Duration,
+        /// Whether the kernel sees all of the way.
+        is_measured: bool,
         /// Written and unanswered: when.
         under_way: VecDeque<Instant>,
         written: u64,
@@ -189,6 +213,7 @@ mod tests {
                 now: Instant(1),
                 service,
                 way,
+                is_measured: true,
                 under_way: VecDeque::new(),
                 written: 0,
                 answered: 0,
@@ -213,9 +238,10 @@ mod tests {
             self.now = self.now.max(self.busy_until + self.way / 2);
             self.answered += 1;
             let way = self.way.as_micros() as u64;
+            let measured = Some(if self.is_measured { way } else { 50 });
             let shrunk = self
                 .window
-                .answered(self.now, self.answered, Some(way), SECOND);
+                .answered(self.now, self.answered, measured, SECOND);
             self.shrunk += u32::from(shrunk);
             self.now.since(sent)
         }
@@ -259,6 +285,41 @@ mod tests {
             }
             assert!(line.window.size() >= 300, "{:?}", line.window);
         }
+    }
+
+    #[test]
+    fn a_server_behind_a_relay_gets_what_there_is_once_a_request_was_alone() {
+        let mut line = Line::new(Duration::from_micros(10), Duration::from_millis(40));
+        line.is_measured = false;
+        (0..3).for_each(|_| _ = line.step(1));
+        assert!(line.window.is_open());
+        // The way is looked for anew now and then: for four windows of the way the window is small.
+        let mut begun = line.now;
+        let mut slow = 0;
+        for _ in 0..2_000_000 {
+            line.step(400);
+            if line.window.size() < 100 {
+                slow += line.now.since(begun).as_millis();
+            }
+            begun = line.now;
+        }
+        let all = Duration::from_nanos(line.now.0).as_millis();
+        assert!(all > 200_000 && slow < all / 20, "{slow} of {all} ms");
+    }
+
+    #[test]
+    fn what_others_had_a_server_do_is_not_taken_for_the_way_for_long() {
+        let mut line = Line::new(Duration::from_millis(1), Duration::ZERO);
+        line.is_measured = false;
+        // A request that is alone behind much that others asked.
+        line.busy_until = line.now + Duration::from_millis(80);
+        line.step(1);
+        let until = line.now + Duration::from_secs(70);
+        while line.now < until {
+            line.step(2000);
+        }
+        let longest = (0..1000).map(|_| line.step(2000)).max();
+        assert!(longest < Some(3 * WAIT_MAX), "{longest:?}");
     }
 
     #[test]

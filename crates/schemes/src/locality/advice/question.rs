@@ -4,9 +4,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::locality::model::{Architecture, Distances, Racks, Usage};
-
-/// Most racks: as many as a topology may have.
-pub const RACKS_MAX: u32 = 64;
+use crate::locality::topology::RACKS_MAX;
 
 /// Longest time, in ms: nobody waits ten minutes for a memcached.
 pub const MS_MAX: f64 = 600_000.0;
@@ -84,7 +82,7 @@ pub struct Question {
     pub objective: Objective,
     /// What there is.
     pub today: Today,
-    /// 2 to [`RACKS_MAX`] racks.
+    /// 2 to [`RACKS_MAX`] racks, as many as a topology may have.
     pub racks: Racks,
     /// Commands of a page, one after the other.
     pub requests_per_page: f64,
@@ -135,7 +133,7 @@ pub enum Bad {
 /// The first that is not.
 pub(super) fn check(question: &Question, whole: &Inputs, samples: &[Inputs]) -> Result<(), Bad> {
     let Racks { racks, copies } = question.racks;
-    if !(2..=RACKS_MAX).contains(&racks) {
+    if !(2..=RACKS_MAX as u32).contains(&racks) {
         return Err(Bad::Racks(racks));
     }
     if !(1..=racks).contains(&copies) {
