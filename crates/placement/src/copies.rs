@@ -7,11 +7,13 @@
 //!
 //! The ring is one of its own, and not the pool's ketama: with 160 points a server the pairs of home and first copy
 //! hold between 0.14 and 2.2 of an even share, so that what a dead server carried would fall on a few. Only
-//! membership moves a copy. [`renaming`](crate::renaming) finds places for copies of hot keys, by a
+//! membership moves a copy. Members that stand together, as in a rack, have one copy of an item among them ([`Copies::apart`]).
+//! [`renaming`](crate::renaming) finds places for copies of hot keys, by a
 //! rule of SPORE's that looks up each one anew; it needs no ring, and a walk needs one hash for all places.
 
 use evenkeel_types::KeyHash;
 use evenkeel_types::random::SplitMix64;
+use std::collections::BTreeSet;
 
 use super::config::SERVERS_MAX;
 use super::jump::mix;
@@ -26,6 +28,10 @@ pub struct Copies {
     ring: Points,
     /// By member: what its points are drawn from, and what ties between members are broken by.
     seeds: Vec<u64>,
+    /// By member: with whom it stands.
+    groups: Vec<u16>,
+    /// How many groups there are.
+    group_count: usize,
 }
 
 impl Copies {
@@ -37,6 +43,18 @@ impl Copies {
     ///
     /// Without a member, with more than [`SERVERS_MAX`], or with a weight of 0.
     pub fn new(members: &[(String, u32)]) -> Copies {
+        let each = 0..u16::try_from(members.len()).expect("so few");
+        Copies::apart(members, &each.collect::<Vec<_>>())
+    }
+
+    /// The same where members stand in groups: places of one item are in different ones. `groups` has each member's. Of a group's members each has its
+    /// share of what falls to the group. O(p log p).
+    ///
+    /// # Panics
+    ///
+    /// As [`Copies::new`], or where there are not as many groups given as members.
+    pub fn apart(members: &[(String, u32)], groups: &[u16]) -> Copies {
+        assert_eq!(members.len(), groups.len());
         assert!((1..=SERVERS_MAX).contains(&members.len()));
         let total: u64 = members.iter().map(|&(_, weight)| u64::from(weight)).sum();
         let all = POINTS_PER_MEMBER * members.len() as u64;
@@ -54,9 +72,12 @@ impl Copies {
             let count = ((all * weight + total / 2) / total).max(1);
             points.extend((0..count).map(|_| ((random.next_u64() >> 32) as u32, member)));
         }
+        let distinct: BTreeSet<u16> = groups.iter().copied().collect();
         Copies {
             ring: Points::new(points),
             seeds,
+            groups: groups.to_vec(),
+            group_count: distinct.len(),
         }
     }
 
@@ -65,13 +86,13 @@ impl Copies {
         &self.seeds
     }
 
-    /// Fills `places` with the positions of distinct members, the home first, and says how many they are: fewer than
-    /// asked for only where there are fewer members. `hash` is that of the part of the key that decides
+    /// Fills `places` with the positions of members of distinct groups, the home first, and says how many they are: fewer than
+    /// asked for only where there are fewer groups. `hash` is that of the part of the key that decides
     /// ([`Placement::hashed`](crate::pool::Placement::hashed)), so that keys of one tag have all places in common. O(k²) plus
     /// the points that are passed, about k among many members. Allocates nothing.
     #[inline]
     pub fn places(&self, hash: KeyHash, home: usize, places: &mut [u32]) -> usize {
-        let wanted = places.len().min(self.seeds.len());
+        let wanted = places.len().min(self.group_count);
         if wanted == 0 {
             return 0;
         }
@@ -80,9 +101,11 @@ impl Copies {
         // The home is often found by the same hash; mixed, it says nothing of where the walk begins.
         let mut walk = self.ring.walk((mix(hash.0) >> 32) as u32);
         while found < wanted {
-            let member = walk.next().expect("every member has a point") as u32;
-            if !places[..found].contains(&member) {
-                places[found] = member;
+            let member = walk.next().expect("every member has a point");
+            let group = self.groups[member];
+            let mut taken = places[..found].iter();
+            if !taken.any(|&at| self.groups[at as usize] == group) {
+                places[found] = member as u32;
                 found += 1;
             }
         }
@@ -96,7 +119,6 @@ mod tests {
     use crate::config::{HashTag, PlacementConfig, Server};
     use crate::pool::Placement;
     use evenkeel_testkit::seed;
-    use std::collections::BTreeSet;
 
     fn members(count: usize) -> Vec<(String, u32)> {
         (0..count).map(|n| (format!("cache-{n}"), 1)).collect()
@@ -173,7 +195,13 @@ mod tests {
                 }
             }
             points.sort_unstable();
-            let copies = Copies::new(&members);
+            // Everybody by himself, or some together.
+            let groups: Vec<u16> = match random.below(2) {
+                0 => (0..count as u16).collect(),
+                _ => (0..count).map(|_| random.below(4) as u16).collect(),
+            };
+            let all_groups = groups.iter().collect::<BTreeSet<_>>().len();
+            let copies = Copies::apart(&members, &groups);
             for _ in 0..50 {
                 let (hash, home) = (random.next_u64(), random.below(count as u64) as u32);
                 let wanted = 1 + random.below(10) as usize;
@@ -182,14 +210,15 @@ mod tests {
                 let before = points.iter().filter(|point| point.0 < at);
                 let mut expected = vec![home];
                 for &(_, member) in behind.chain(before) {
-                    if expected.len() < wanted && !expected.contains(&member) {
+                    let is_near = |at: &u32| groups[*at as usize] == groups[member as usize];
+                    if expected.len() < wanted && !expected.iter().any(is_near) {
                         expected.push(member);
                     }
                 }
                 let mut found = vec![0; wanted];
                 let len = copies.places(KeyHash(hash), home as usize, &mut found);
                 assert_eq!(found[..len], expected);
-                assert_eq!(len, wanted.min(count));
+                assert_eq!(len, wanted.min(all_groups));
             }
         }
     }

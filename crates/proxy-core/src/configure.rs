@@ -50,7 +50,12 @@ fn ways_of(
             RouteTarget::Deny => (0, None),
         };
         let number = per_route.number(position, route, name);
-        Way::new(route, pools[pool], renames, number)
+        let way = Way::new(route, pools[pool], renames, number);
+        let bundles = config.pools[pool].bundles.as_ref();
+        match bundles.is_some_and(|bundles| bundles.reads_near()) {
+            true => way.without_quick_gets(),
+            false => way,
+        }
     });
     ways.collect()
 }

@@ -302,15 +302,16 @@ impl Reloader {
                 }
                 continue;
             }
-            if let wish @ Wish::Bundle(_) = plan.wish() {
-                let is_same =
-                    then.is_some_and(|then| then.follows == plan.follows && then.wish() == wish);
+            if let wish @ Wish::Bundle(_) = plan.wish(&self.taken.racks) {
+                let is_same = then.is_some_and(|then| {
+                    then.follows == plan.follows && then.wish(&settings.racks) == wish
+                });
                 let switch = Switch::at(stage);
                 if !is_same && switch != Switch::Off {
                     let name = &plan.name;
                     return Err(format!(
                         "copies of pool \"{name}\" are {switch}: switch them off (evenkeel bundle off {name} --proxies N) before its file says other \
-                         servers, copies or distribution, or another coordinator"
+                         servers, copies, racks or distribution, or another coordinator"
                     ));
                 }
                 continue;
@@ -359,7 +360,7 @@ pub fn wanted(settings: &Settings, clusters: &Clusters) -> Wanted {
             wanted.maps.push(clusters.source(spec));
         }
         if let Some(spec) = &pool.follows {
-            let source = clusters.follow(spec, &pool.name, pool.wish());
+            let source = clusters.follow(spec, &pool.name, pool.wish(&settings.racks));
             wanted.steps.push((source, Arc::clone(&pool.name)));
         }
     }

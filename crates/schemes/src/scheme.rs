@@ -142,6 +142,14 @@ impl Scheme {
         write: Write::HomeThenDelete,
     };
 
+    /// Such a pool whose items have copies in some racks: SDR.
+    pub const LIST_IN_RACKS: Scheme = Scheme {
+        placement: Placement::List,
+        replication: Replication::PerRack,
+        read: Read::Nearest,
+        write: Write::HomeThenDelete,
+    };
+
     /// A pool of any memcached servers whose hash space follows the load: slices of its ring change hands under generations.
     pub const RING: Scheme = Scheme {
         placement: Placement::Ring,
@@ -208,11 +216,10 @@ impl Scheme {
             (Replication::PerRack, Read::Nearest, _) if placement != Placement::List => {
                 Refused("racks are lists of servers")
             }
-            (
-                Replication::PerRack,
-                Read::Nearest,
-                Write::HomeThenDelete | Write::Notes | Write::Directory,
-            ) => NotBuilt,
+            (Replication::PerRack, Read::Nearest, Write::HomeThenDelete) => Works(
+                "a read that begins after a write was acknowledged never shows an older value",
+            ),
+            (Replication::PerRack, Read::Nearest, Write::Notes | Write::Directory) => NotBuilt,
             (Replication::PerRack, Read::Nearest, _) => {
                 Refused("a copy in another rack would stay old")
             }
@@ -222,8 +229,8 @@ impl Scheme {
 
     /// Whether items of ours stand beside the application's, under [names](crate::name) of ours.
     pub fn uses_names(&self) -> bool {
-        let names_copies = self.placement == Placement::List
-            && matches!(self.replication, Replication::HotKeys | Replication::Fixed);
+        let names_copies =
+            self.placement == Placement::List && self.replication != Replication::None;
         names_copies || self.placement == Placement::Ring
     }
 }

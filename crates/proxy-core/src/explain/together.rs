@@ -52,6 +52,10 @@ pub(crate) fn together(core: &ProxyCore, keys: &[&[u8]]) -> Result<Together, &'s
     let mut cover = Cover::default();
     let mut homes = Vec::new();
     let in_use = |place: u32| core.backends.is_in_use(servers.backends()[place as usize]);
+    let distance = |place: u32| {
+        let server = servers.backends()[place as usize];
+        core.backends.distance_us(core.now, server)
+    };
     let into = (&mut cover, &mut homes);
     let by: &Bundles = &bundled.by;
     by.cover(
@@ -59,7 +63,7 @@ pub(crate) fn together(core: &ProxyCore, keys: &[&[u8]]) -> Result<Together, &'s
         servers.list(),
         keys.iter().copied(),
         keys.len(),
-        in_use,
+        (in_use, distance),
     );
     let asked = keys.iter().enumerate().map(|(at, key)| {
         let server = cover.server(at).unwrap_or(homes[at]);

@@ -143,6 +143,11 @@ impl Backends {
             .is_some_and(|backend| backend.health.is_in_use())
     }
 
+    /// How far away a server is, in microseconds, if it has answered anything lately.
+    pub fn distance_us(&self, now: Instant, id: BackendId) -> Option<u64> {
+        self.get(id)?.stopwatch.distance_us(now)
+    }
+
     /// Whether any memcached is out of use, as far as was looked.
     #[inline]
     pub fn has_outage(&self) -> bool {

@@ -171,6 +171,12 @@ impl Pool {
         bundled.is_some_and(|bundled| bundled.kept.is_some())
     }
 
+    /// Whether the nearest copy of an item is read.
+    pub fn reads_near(&self) -> bool {
+        let bundled = self.bundled.as_ref();
+        bundled.is_some_and(|bundled| bundled.by.reads_near())
+    }
+
     /// Whether its writes wait until its coordinator has said how far its copies are switched on.
     pub fn awaits_switch(&self) -> bool {
         let kept = self.bundled.as_ref().and_then(|bundled| bundled.kept);
@@ -308,7 +314,10 @@ impl Pool {
             Servers::Evenkeel(_) => Scheme::CLUSTER,
             Servers::Memcached(_) if self.settings.adaptive => Scheme::RING,
             Servers::Memcached(_) if has_replicas => Scheme::LIST_WITH_HOT_KEYS,
-            Servers::Memcached(_) if self.keeps_copies() => Scheme::LIST_WITH_COPIES,
+            Servers::Memcached(_) if self.keeps_copies() => match self.reads_near() {
+                true => Scheme::LIST_IN_RACKS,
+                false => Scheme::LIST_WITH_COPIES,
+            },
             Servers::Memcached(_) => Scheme::LIST,
         }
     }

@@ -27,8 +27,8 @@ pub(crate) struct Covered {
     keys: usize,
 }
 
-/// A multi-get is about to be asked: it is counted what it costs, and what it would cost without copies or with them. How it is covered, if its copies
-/// are read.
+/// A `get` is about to be asked: of several keys it is counted what it costs, and what it would cost without copies or with them. How it is covered, if its
+/// copies are read.
 #[inline(never)]
 pub(crate) fn cover_keys<'k>(
     core: &mut ProxyCore,
@@ -48,10 +48,12 @@ pub(crate) fn cover_keys<'k>(
     let has_outage = backends.has_outage();
     let may_ask =
         |place: u32| !has_outage || backends.is_in_use(servers.backends()[place as usize]);
+    let now = core.now;
+    let distance = |place: u32| backends.distance_us(now, servers.backends()[place as usize]);
     let keys = keys.take(KEYS_MAX);
     let by = &bundled.by;
     let into = (&mut *cover, &mut *homes);
-    by.cover(into, servers.list(), keys, usize::MAX, may_ask);
+    by.cover(into, servers.list(), keys, usize::MAX, (may_ask, distance));
     let at_home = bundled.read_prefix().is_some() && awaits_write;
     let homes = (&homes[..], at_home);
     bundled.count(cover, homes, &mut core.scratch.plain_homes);

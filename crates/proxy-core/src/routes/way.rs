@@ -101,6 +101,14 @@ impl Way {
         }
     }
 
+    /// The same where more than its one server is to be thought of for a `get`.
+    pub fn without_quick_gets(self) -> Self {
+        Way {
+            quick_get: None,
+            ..self
+        }
+    }
+
     /// Where it leads.
     pub fn to(&self) -> &WayTo {
         &self.to

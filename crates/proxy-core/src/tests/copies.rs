@@ -19,7 +19,12 @@ fn world() -> (World, BundleWish) {
         let PoolKind::Memcached(list) = &pool.kind else {
             unreachable!("a list");
         };
-        pool.bundles = Some(Arc::new(Bundles::new(list, 2, Some(Keeping::default()))));
+        pool.bundles = Some(Arc::new(Bundles::new(
+            list,
+            2,
+            Some(Keeping::default()),
+            None,
+        )));
     });
     let wish = world.bundles().expect("copies").wish();
     (world, wish)
@@ -28,7 +33,7 @@ fn world() -> (World, BundleWish) {
 /// Two keys with a copy at the same server, and the port of that.
 fn keys() -> ([String; 2], u16) {
     let list = ServerList::new(placement(101..=100 + SERVERS)).unwrap();
-    let bundles = Bundles::new(&list, 2, None);
+    let bundles = Bundles::new(&list, 2, None, None);
     let places = |key: &String| {
         let mut places = [0; COPIES_MAX as usize];
         let places = bundles.places(&list, key.as_bytes(), &mut places);
@@ -225,7 +230,7 @@ fn with_another_list_everything_waits_to_be_told_anew() {
     tell(&mut world, 1, Stage::Former, plan);
     world.configure(|config| {
         let list = ServerList::new(placement(101..=102)).unwrap();
-        let bundles = Bundles::new(&list, 2, Some(Keeping::default()));
+        let bundles = Bundles::new(&list, 2, Some(Keeping::default()), None);
         config.pools[0].kind = PoolKind::Memcached(Arc::new(list));
         config.pools[0].bundles = Some(Arc::new(bundles));
     });

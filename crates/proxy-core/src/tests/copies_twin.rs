@@ -113,7 +113,7 @@ fn servers_with_copies_are_one_memcached() {
             let PoolKind::Memcached(list) = &pool.kind else {
                 unreachable!("a list");
             };
-            let bundles = Bundles::new(list, 2 + seed as u8 % 2, Some(Keeping::default()));
+            let bundles = Bundles::new(list, 2 + seed as u8 % 2, Some(Keeping::default()), None);
             pool.bundles = Some(Arc::new(bundles));
         });
         let (mut twin, mut servers) = (Server::new(1, false), servers(false));

@@ -16,7 +16,7 @@ fn observed(copies: u8) -> World {
         let PoolKind::Memcached(list) = &pool.kind else {
             unreachable!("a list");
         };
-        pool.bundles = Some(Arc::new(Bundles::new(list, copies, None)));
+        pool.bundles = Some(Arc::new(Bundles::new(list, copies, None, None)));
     })
 }
 

@@ -184,6 +184,8 @@ fn cover_by_copies(
     let prefix = bundled.read_prefix()?;
     let backends = &core.backends;
     let may_ask = |place: u32| backends.is_in_use(servers.backends()[place as usize]);
+    let now = core.now;
+    let distance = |place: u32| backends.distance_us(now, servers.backends()[place as usize]);
     let (cover, homes) = (&mut core.scratch.cover, &mut core.scratch.covered_homes);
     let words = keys.iter().map(|key| key.of(bytes));
     let by = &bundled.by;
@@ -192,7 +194,7 @@ fn cover_by_copies(
         servers.list(),
         words,
         missing,
-        may_ask,
+        (may_ask, distance),
     );
     let chosen = homes
         .iter()

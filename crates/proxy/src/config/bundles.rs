@@ -98,6 +98,7 @@ pub fn copies(
     Some(CopiesPlan {
         copies,
         keeping: (bundle.value == Bundle::On).then_some(keeping),
+        is_by_rack: false,
     })
 }
 

@@ -218,8 +218,14 @@ impl Settings {
                 }
             };
             let bundles = match (&kind, plan.copies) {
-                (PoolKind::Memcached(list), Some(CopiesPlan { copies, keeping })) => {
-                    Some(Arc::new(Bundles::new(list, copies, keeping)))
+                (PoolKind::Memcached(list), Some(plan)) => {
+                    let racks = plan.racks(&self.racks);
+                    Some(Arc::new(Bundles::new(
+                        list,
+                        plan.copies,
+                        plan.keeping,
+                        racks,
+                    )))
                 }
                 _ => None,
             };
@@ -230,7 +236,7 @@ impl Settings {
                 settings: PoolSettings {
                     tls: plan.tls.as_ref().map(|way| ways.id(way)),
                     follows: (plan.follows.as_ref())
-                        .map(|spec| clusters.follow(spec, &plan.name, plan.wish())),
+                        .map(|spec| clusters.follow(spec, &plan.name, plan.wish(&self.racks))),
                     ..plan.settings.clone()
                 },
             })

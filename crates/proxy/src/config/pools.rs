@@ -4,7 +4,7 @@ use crate::clusters::{ClusterSpec, Wish};
 use crate::discovery::DiscoverySpec;
 use crate::tls::TlsWay;
 use evenkeel_control::rings::RingWish;
-use evenkeel_proxy_core::{Bundles, Keeping, PoolSettings, ServerList};
+use evenkeel_proxy_core::{Bundles, Keeping, PoolSettings, Racks, ServerList};
 use std::sync::Arc;
 
 /// A pool before its cluster is joined.
@@ -31,15 +31,24 @@ pub struct CopiesPlan {
     pub copies: u8,
     /// How they are kept; `None` where they are only supposed.
     pub keeping: Option<Keeping>,
+    /// Copies of an item are in different racks, and the nearest is read.
+    pub is_by_rack: bool,
+}
+
+impl CopiesPlan {
+    /// The racks, where they say where copies are.
+    pub fn racks(self, racks: &Racks) -> Option<&Racks> {
+        self.is_by_rack.then_some(racks)
+    }
 }
 
 impl PoolPlan {
     /// What its coordinator is told of it.
-    pub fn wish(&self) -> Wish {
+    pub fn wish(&self, racks: &Racks) -> Wish {
         match (&self.ring, &self.copies, &self.servers) {
             (Some(ring), ..) => Wish::Ring(ring.clone()),
             (None, Some(plan), PoolServers::Memcached(list)) if plan.keeping.is_some() => {
-                Wish::Bundle(Bundles::wish_of(list, plan.copies))
+                Wish::Bundle(Bundles::wish_of(list, plan.copies, plan.racks(racks)))
             }
             _ => Wish::Change,
         }

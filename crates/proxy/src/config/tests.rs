@@ -220,6 +220,7 @@ fn copies_are_of_pools_with_a_list() {
     let observed = CopiesPlan {
         copies: 4,
         keeping: None,
+        is_by_rack: false,
     };
     assert_eq!(copies, [Some(observed), None]);
     const KEPT: &str = "servers = [\"h\"]\nbundle = \"on\"\ncopies = 2\npool_coordinator = \"c\"\n";

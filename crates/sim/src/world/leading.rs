@@ -240,7 +240,7 @@ pub(super) fn config_of_copies(
         value_max: COPIED_MAX,
         ..Keeping::default()
     };
-    let bundles = Bundles::new(&list, copies, Some(keeping));
+    let bundles = Bundles::new(&list, copies, Some(keeping), None);
     let settings = PoolSettings {
         follows: Some(MAP_SOURCE),
         ..led_settings(on_down)

@@ -87,7 +87,7 @@ impl Keys {
             .map(|digit| u32::from(digit - b'1'))
             .collect();
         let list = ServerList::new(placement(101..=100 + self.servers)).ok()?;
-        let bundles = Bundles::new(&list, u8::try_from(wanted.len()).ok()?, None);
+        let bundles = Bundles::new(&list, u8::try_from(wanted.len()).ok()?, None, None);
         let keys = (0..100_000).map(|n| format!("key{n}"));
         let mut found = keys.filter(|key| {
             let mut places = [0; COPIES_MAX as usize];

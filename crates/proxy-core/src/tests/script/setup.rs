@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Options of the first pool, or of the pool that they stand with: `on_down=error`, `allow_flush`, `flush_on_return`, `collapse=off`,
-//! `failover=next` or `=POOL`, `warm_from=POOL`, `warm_fill=off`, `follows`, `adaptive`, `observe=COPIES`, `copies=COPIES` (`loose_copies`: a write is answered though a copy may be left),  `request_timeout=MS`, `login=NAME:PASSWORD`; of the proxy `version=TEXT`, `limit_keys`, `auth=text:NAME:PASSWORD` or
+//! `failover=next` or `=POOL`, `warm_from=POOL`, `warm_fill=off`, `follows`, `adaptive`, `observe=COPIES`, `copies=COPIES` (`loose_copies`: a write is answered though a copy may be left), behind it `near=SERVER` (each server in a rack of its own, the
+//! proxy in that of this one), `request_timeout=MS`, `login=NAME:PASSWORD`; of the proxy `version=TEXT`, `limit_keys`, `auth=text:NAME:PASSWORD` or
 //! `auth=sasl:…`; of a route `reads`, `writes`, `read_only`, `strip`, `add=PREFIX`, `ttl=MIN..MAX`, `limit=50%,5ms`.
 //!
 //! Later `now` goes before what changes: `now list s2 s3`, `now allow_flush`.
@@ -22,6 +23,7 @@ use crate::tests::world::{SOURCE, World, map, memcached};
 use crate::*;
 use core::time::Duration;
 use evenkeel_protocol::auth::{AuthMode, Credentials};
+use evenkeel_schemes::locality::topology::{Rack, Topology};
 use std::sync::Arc;
 
 /// A world that is being described.
@@ -175,13 +177,44 @@ fn set(config: &mut ProxyConfig, pool: usize, option: &str) -> Result<(), String
             });
             let follows = keeping.map(|_| SOURCE);
             config.pools[pool].settings.follows = follows;
-            config.pools[pool].bundles = Some(Arc::new(Bundles::new(&list, copies, keeping)));
+            config.pools[pool].bundles = Some(Arc::new(Bundles::new(&list, copies, keeping, None)));
+        }
+        ("near", _) => {
+            let PoolKind::Memcached(list) = &config.pools[pool].kind else {
+                return Err("racks are lists of servers".to_owned());
+            };
+            let before = config.pools[pool].bundles.clone();
+            let before = before.ok_or("near=SERVER goes behind copies=COPIES")?;
+            let racks = rack_of_each(list, number()?)?;
+            let (copies, keeping) = (before.wish().copies, before.keeping());
+            let bundles = Bundles::new(list, copies, keeping, Some(&racks));
+            config.pools[pool].bundles = Some(Arc::new(bundles));
         }
         ("limit_keys", "") => config.limit_keys = true,
         ("version", version) => version.clone_into(&mut config.version),
         _ => return Err(format!("what is the option {option}?")),
     }
     Ok(())
+}
+
+/// Each server in a rack of its own, and the proxy in that of one.
+fn rack_of_each(list: &ServerList, own: u32) -> Result<Racks, String> {
+    let rack = |number: usize| Rack {
+        name: (number + 1).to_string(),
+        networks: Vec::new(),
+        is_central: false,
+    };
+    let servers = list.servers();
+    let topology = Topology::new((0..servers.len()).map(rack).collect());
+    let topology = topology.map_err(|error| error.to_string())?;
+    let named = |name: String| topology.named(&name).ok_or("there is no such rack");
+    let given = servers.iter().enumerate().map(|(number, server)| {
+        let place = (server.host.clone(), server.port);
+        Ok((place, named((number + 1).to_string())?))
+    });
+    let given = given.collect::<Result<_, &str>>()?;
+    let own = named(own.to_string())?;
+    Ok(Racks::new(topology, Some(own), given))
 }
 
 fn route(config: &ProxyConfig, words: &[&str]) -> Result<RouteConfig, String> {
