@@ -20,7 +20,7 @@ mod topology;
 
 pub use diagnostic::Rejection;
 pub use file::fingerprint;
-pub use pools::{CopiesPlan, PoolPlan, PoolServers};
+pub use pools::{PoolPlan, PoolServers};
 
 use crate::args::{Args, Down, Elsewhere};
 use crate::clusters::{ClusterSpec, Clusters};

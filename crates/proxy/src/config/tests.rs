@@ -1,5 +1,6 @@
 //! Files that can be used, and those that cannot, each with its exact message.
 
+use super::pools::CopiesPlan;
 use super::*;
 use crate::recorder::{ProfilePlace, Target};
 use clap::Parser;
