@@ -1,10 +1,12 @@
 //! Pools whose items have copies, or whose multi-gets are looked at for what copies would save.
 
 use super::adaptive::is_adaptive;
+use super::architecture::{is_replicated, rack_copies};
 use super::pools::{CopiesPlan, PoolServers};
 use super::reader::{Reader, Section};
 use evenkeel_control::bundles::COPIES_MAX;
 use evenkeel_proxy_core::Keeping;
+use std::ops::Range;
 
 /// Longest that a copy may live, in seconds: as long as it may be old where somebody has written past the proxies.
 const COPIES_TTL_MAX: u32 = 86_400;
@@ -47,7 +49,7 @@ enum Bundle {
 
 /// Whether copies are kept of a pool's items.
 pub fn keeps_copies(section: &Section<'_>) -> bool {
-    section.text_of("bundle") == Some("on")
+    section.text_of("bundle") == Some("on") || is_replicated(section)
 }
 
 /// How many copies of each item there are, or are supposed to be, if any are.
@@ -56,6 +58,9 @@ pub fn copies(
     section: &Section<'_>,
     servers: &PoolServers,
 ) -> Option<CopiesPlan> {
+    if is_replicated(section) {
+        return copies_in_racks(reader, section, servers);
+    }
     let bundle = reader.parsed(section, "bundle", |text| match text {
         "off" => Ok(Bundle::Off),
         "observe" => Ok(Bundle::Observe),
@@ -80,18 +85,11 @@ pub fn copies(
         reader.fail(bundle.span.clone(), what);
     }
     if bundle.value == Bundle::On {
-        if !section.has("pool_coordinator") {
-            let what = "bundle = \"on\" needs a pool_coordinator, which switches copies on and off";
-            reader.fail(bundle.span.clone(), what);
-        }
+        check_kept(reader, section, "bundle = \"on\"", bundle.span.clone());
         if matches!(servers, PoolServers::Discovered(_)) {
             let what =
                 "bundle = \"on\" needs servers = [...]: a list that changes by itself moves copies";
             reader.fail(bundle.span, what);
-        }
-        for (key, why) in REFUSED.into_iter().filter(|(key, _)| section.has(key)) {
-            let what = format!("{key} does not go with bundle = \"on\": {why}");
-            reader.fail(section.place_of(key), what);
         }
     }
     let copies = u8::try_from(copies?.value).ok()?;
@@ -102,10 +100,50 @@ pub fn copies(
     })
 }
 
+/// The copies of items that are in several racks.
+fn copies_in_racks(
+    reader: &mut Reader,
+    section: &Section<'_>,
+    servers: &PoolServers,
+) -> Option<CopiesPlan> {
+    let keeping = keeping(reader, section);
+    for key in ["bundle", "copies"]
+        .into_iter()
+        .filter(|key| section.has(key))
+    {
+        let what = format!("{key} does not go with architecture = \"sdr\": it has rack_copies");
+        reader.fail(section.place_of(key), what);
+    }
+    let span = section.place_of("architecture");
+    if is_adaptive(section) {
+        let what = "architecture = \"sdr\" goes with servers whose list says where keys live";
+        reader.fail(span.clone(), what);
+    }
+    check_kept(reader, section, "architecture = \"sdr\"", span);
+    let copies = rack_copies(reader, section)?;
+    matches!(servers, PoolServers::Memcached(_)).then_some(CopiesPlan {
+        copies,
+        keeping: Some(keeping),
+        is_by_rack: true,
+    })
+}
+
+/// Notes what is missing or does not go with copies that are kept, as this says that they are.
+fn check_kept(reader: &mut Reader, section: &Section<'_>, said: &str, span: Range<usize>) {
+    if !section.has("pool_coordinator") {
+        let what = format!("{said} needs a pool_coordinator, which switches copies on and off");
+        reader.fail(span, what);
+    }
+    for (key, why) in REFUSED.into_iter().filter(|(key, _)| section.has(key)) {
+        let what = format!("{key} does not go with {said}: {why}");
+        reader.fail(section.place_of(key), what);
+    }
+}
+
 fn keeping(reader: &mut Reader, section: &Section<'_>) -> Keeping {
     for key in KEEPING.into_iter().filter(|key| section.has(key)) {
         if !keeps_copies(section) {
-            let what = format!("{key} goes with bundle = \"on\"");
+            let what = format!("{key} goes with bundle = \"on\" or architecture = \"sdr\"");
             reader.fail(section.place_of(key), what);
         }
     }

@@ -2,6 +2,7 @@
 //! every key.
 
 use super::adaptive::ring;
+use super::architecture::check_architecture;
 use super::bundles::copies;
 use super::diagnostic::{Problem, Rejection, did_you_mean};
 use super::front::{FRONT_KEYS, Front, front};
@@ -88,6 +89,8 @@ const POOL_KEYS: &[&str] = &[
     "hot_keys",
     "hot_keys_lease",
     "hot_keys_replicas",
+    "architecture",
+    "rack_copies",
     "bundle",
     "copies",
     "copies_ttl",
@@ -391,6 +394,7 @@ fn pool(
     let servers = servers(reader, name, section, racks)?;
     let ring = ring(reader, section, &servers);
     let copies = copies(reader, section, &servers);
+    check_architecture(reader, section, &servers, racks);
     Some(PoolPlan {
         name: Arc::from(name),
         servers,

@@ -2,6 +2,7 @@
 //! before the file.
 
 mod adaptive;
+mod architecture;
 mod bundles;
 mod diagnostic;
 mod file;

@@ -91,7 +91,7 @@ pub fn leader(reader: &mut Reader, section: &Section<'_>) -> Option<ClusterSpec>
         reader.fail(span.clone(), "pool_coordinator needs an address");
     }
     if !section.has("warm_from") && !is_adaptive(section) && !keeps_copies(section) {
-        let what = "pool_coordinator goes with warm_from, with distribution = \"adaptive\", or with bundle = \"on\"";
+        let what = "pool_coordinator goes with warm_from, with distribution = \"adaptive\", with bundle = \"on\", or with architecture = \"sdr\"";
         reader.fail(span, what);
     }
     if section.has("warm_fill") {

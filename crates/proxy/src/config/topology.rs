@@ -88,6 +88,18 @@ impl RackPlan {
         self.topology.named(name).ok_or_else(unknown)
     }
 
+    /// The rack of a server, as far as the file says it.
+    pub fn rack_of(&self, server: &Server) -> Option<RackId> {
+        let given = self.given.get(&(server.host.clone(), server.port)).copied();
+        given.or_else(|| self.topology.rack_of(server.host.parse().ok()?))
+    }
+
+    /// Whether a rack is central, and its name.
+    pub fn place_of(&self, rack: RackId) -> (bool, &str) {
+        let rack = self.topology.get(rack);
+        rack.map_or((false, ""), |rack| (rack.is_central, &rack.name))
+    }
+
     /// Notes which rack a listed server was given, and fails where it stands in none or in two.
     pub fn place(&mut self, reader: &mut Reader, server: &At<Server>, rack: Option<At<String>>) {
         let (host, port) = (&server.value.host, server.value.port);

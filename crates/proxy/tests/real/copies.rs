@@ -13,7 +13,7 @@ const PROXIES: usize = 2;
 const KEYS: usize = 12;
 
 /// Copies are switched `on` or `off`, and all proxies follow.
-fn switch(coordinator: SocketAddr, to: &str, proxies: usize) {
+pub fn switch(coordinator: SocketAddr, to: &str, proxies: usize) {
     poll_until(PATIENCE, "copies to be switched", || {
         let (_, view) = http::get(coordinator, "/api/v1/bundles").ok()?;
         let view: serde_json::Value = serde_json::from_str(&view).ok()?;

@@ -19,6 +19,7 @@ mod plain_hot_keys;
 mod profile;
 mod racks;
 mod request_log;
+mod sdr;
 mod secure;
 mod twemproxy;
 mod two_pools;
