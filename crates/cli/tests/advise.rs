@@ -152,7 +152,7 @@ fn a_pool_is_profiled_and_advice_comes_of_it() {
     for name in [
         "sdc",
         "sds",
-        "sdr (not built)",
+        "sdr",
         "snoop (not built)",
         "dir (not built)",
         "no change",

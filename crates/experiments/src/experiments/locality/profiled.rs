@@ -4,7 +4,7 @@ use super::Sweep;
 use super::figure_4::SWITCH;
 use super::figure_11::{ARCHITECTURES, COASTS};
 use evenkeel_bench::plot::Plot;
-use evenkeel_schemes::locality::model::{Architecture, Distances, Racks, Usage, paper};
+use evenkeel_schemes::locality::model::{Architecture, Distances, Racks, Usage, shipped};
 
 /// What the model makes of an application as switches, ps, reads and the distance of data centres are others and all else stays. Where
 /// nothing is central, SDC is left out.
@@ -34,21 +34,21 @@ pub fn plots(usage: &Usage, distances: Distances, racks: Racks) -> Vec<Plot> {
         sweep(
             "switch, ms",
             (0.0, slowest),
-            &|one, switch| paper::mean(one, usage, distances.with_switch(switch), racks),
+            &|one, switch| shipped::mean(one, usage, distances.with_switch(switch), racks),
             "switch",
             "Mean latency by the switches' speed",
         ),
         sweep(
             "ps",
             (0.0, 1.0),
-            &|one, ps| paper::mean(one, &Usage { ps, ..*usage }, distances, racks),
+            &|one, ps| shipped::mean(one, &Usage { ps, ..*usage }, distances, racks),
             "ps",
             "Mean latency by the share of keys that are a session's own",
         ),
         sweep(
             "share of reads",
             (0.0, 1.0),
-            &|one, reads| paper::mean(one, &usage.with_reads(reads), distances, racks),
+            &|one, reads| shipped::mean(one, &usage.with_reads(reads), distances, racks),
             "reads",
             "Mean latency by the share of reads",
         ),
@@ -58,7 +58,7 @@ pub fn plots(usage: &Usage, distances: Distances, racks: Racks) -> Vec<Plot> {
             range: (0.0, 1.0),
             mean: &|one, ps| {
                 let usage = Usage { ps, ..*usage };
-                paper::mean(one, &usage, COASTS, centres).unwrap_or(f64::NAN)
+                shipped::mean(one, &usage, COASTS, centres).unwrap_or(f64::NAN)
             },
         }
         .plot(

@@ -6,7 +6,7 @@ use super::choice::{choose, is_built};
 use super::estimate::{Estimate, cost};
 use super::question::{Bad, Inputs, Objective, Question, check};
 use crate::locality::model::turn::{Turn, turns};
-use crate::locality::model::{Architecture, Distances, network, paper, space};
+use crate::locality::model::{Architecture, Distances, network, shipped, space};
 
 /// How many times as slow as they are switches may become among the turning points.
 pub const SWITCH_TIMES: f64 = 10.0;
@@ -98,7 +98,7 @@ pub fn advise(question: &Question, whole: &Inputs, samples: &[Inputs]) -> Result
 fn row(question: &Question, architecture: Architecture, whole: &Inputs, samples: &[Inputs]) -> Row {
     let (racks, today) = (question.racks, question.today);
     let latency_ms = Estimate::of(whole, samples, |inputs| {
-        paper::mean(architecture, &inputs.usage, inputs.distances, racks)
+        shipped::mean(architecture, &inputs.usage, inputs.distances, racks)
     });
     let of_usage = |figure: &dyn Fn(&Inputs) -> f64| {
         Estimate::of(whole, samples, |inputs| latency_ms.map(|_| figure(inputs)))

@@ -2,7 +2,7 @@
 
 use super::estimate::{Estimate, score};
 use super::question::{Inputs, Question};
-use crate::locality::model::{Architecture, paper};
+use crate::locality::model::{Architecture, shipped};
 
 /// What a change has to gain at least: a share of what is to be small. Less is not worth moving every item.
 pub const GAIN_MIN: f64 = 0.05;
@@ -11,9 +11,9 @@ pub const GAIN_MIN: f64 = 0.05;
 /// real servers. What cannot tell today's latency is not asked about another.
 pub const MODEL_OFF_MAX: f64 = 0.1;
 
-/// Whether an architecture can be switched on: those that are a pool of plain servers can.
+/// Whether an architecture can be switched on.
 pub const fn is_built(architecture: Architecture) -> bool {
-    matches!(architecture, Architecture::Sdc | Architecture::Sds)
+    !matches!(architecture, Architecture::Snoop | Architecture::Dir)
 }
 
 /// The architecture to change to among those that may be chosen, and why, in a sentence; `None` is no change. The inputs have been
@@ -78,7 +78,7 @@ pub(super) fn choose(
 fn model_is_off(question: &Question, whole: &Inputs, samples: &[Inputs]) -> Option<String> {
     let today = question.today;
     let model = Estimate::of(whole, samples, |inputs| {
-        paper::mean(
+        shipped::mean(
             today.architecture,
             &inputs.usage,
             inputs.distances,

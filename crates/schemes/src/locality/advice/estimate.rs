@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::question::{Inputs, Objective, Question};
-use crate::locality::model::{Architecture, Racks, network, paper, space};
+use crate::locality::model::{Architecture, Racks, network, shipped, space};
 
 /// The share of the samples below an interval, and above it.
 const TAIL: f64 = 0.05;
@@ -60,7 +60,7 @@ pub(super) fn cost(
     racks: Racks,
 ) -> Option<f64> {
     let usage = &inputs.usage;
-    let latency = paper::mean(architecture, usage, inputs.distances, racks)?;
+    let latency = shipped::mean(architecture, usage, inputs.distances, racks)?;
     let bytes = network::bytes(architecture, usage, racks);
     let memory = 1.0 / space::efficiency(architecture, usage, racks);
     Some(match objective {

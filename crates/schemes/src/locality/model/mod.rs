@@ -12,6 +12,7 @@ mod distances;
 mod golden;
 pub mod network;
 pub mod paper;
+pub mod shipped;
 pub mod space;
 pub mod turn;
 mod usage;

@@ -29,13 +29,7 @@ pub fn mean(
     distances: Distances,
     racks: Racks,
 ) -> Option<f64> {
-    Outcome::ALL
-        .into_iter()
-        .map(|outcome| {
-            let latency = latency(architecture, outcome, usage.ps, distances, racks);
-            latency.map(|latency| usage.share(outcome) * latency)
-        })
-        .sum()
+    usage.mean(|outcome| latency(architecture, outcome, usage.ps, distances, racks))
 }
 
 /// How long a command that ends so takes, in ms, where `ps` of the keys are the session's own. `None` as for [`mean`].

@@ -34,6 +34,13 @@ impl Usage {
         self.shares[usize::from(outcome.number())]
     }
 
+    /// What a command has on average: of each outcome its share of what that has. `None` if one has nothing.
+    pub fn mean(&self, of: impl Fn(Outcome) -> Option<f64>) -> Option<f64> {
+        let outcomes = Outcome::ALL.into_iter();
+        let parts = outcomes.map(|outcome| Some(self.share(outcome) * of(outcome)?));
+        parts.sum()
+    }
+
     /// The share of reads among commands: rw_cmd.
     pub fn reads(&self) -> f64 {
         self.share(Outcome::GetHit) + self.share(Outcome::GetMiss)

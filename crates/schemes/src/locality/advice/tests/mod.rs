@@ -4,7 +4,7 @@ mod twins;
 
 use super::*;
 use crate::locality::Outcome;
-use crate::locality::model::{Architecture, Distances, Network, Racks, Usage, paper};
+use crate::locality::model::{Architecture, Distances, Network, Racks, Usage, shipped};
 use evenkeel_types::random::SplitMix64;
 
 const NETWORK: Network = Network {
@@ -38,7 +38,7 @@ fn question(today: Architecture, inputs: &Inputs) -> Question {
         racks: 5,
         copies: 2,
     };
-    let modelled = paper::mean(today, &inputs.usage, inputs.distances, racks);
+    let modelled = shipped::mean(today, &inputs.usage, inputs.distances, racks);
     Question {
         objective: Objective::Latency,
         today: Today {

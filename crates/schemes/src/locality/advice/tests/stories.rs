@@ -30,7 +30,7 @@ fn five_rows_say_what_each_would_be() {
         [
             "sdc true 3.50 58.4 870 1.00 None",
             "sds true 4.10 68.5 696 1.00 Some(410.0)",
-            "sdr false 5.52 92.3 861 0.50 None",
+            "sdr true 6.72 112.2 861 0.50 None",
             "snoop false 3.89 65.0 429 0.69 None",
             "dir false 7.20 120.2 338 0.90 None",
         ]

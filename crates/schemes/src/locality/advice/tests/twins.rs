@@ -24,7 +24,7 @@ fn is_same(estimate: Estimate, twin: (f64, f64, f64)) -> bool {
 
 /// The twin of the costs: written down once more, by what is asked for.
 fn cost(objective: Objective, one: Architecture, inputs: &Inputs, racks: Racks) -> Option<f64> {
-    let latency = paper::mean(one, &inputs.usage, inputs.distances, racks)?;
+    let latency = shipped::mean(one, &inputs.usage, inputs.distances, racks)?;
     let bytes = network::share(one, &inputs.usage, racks) * inputs.usage.object_bytes;
     let space = space::efficiency(one, &inputs.usage, racks);
     Some(match objective {
@@ -59,7 +59,7 @@ fn tried(question: &Question, whole: &Inputs, samples: &[Inputs]) -> Option<Arch
     };
     let now = score(today)?;
     let mut best: Option<(Architecture, f64)> = None;
-    for one in [Architecture::Sdc, Architecture::Sds] {
+    for one in [Architecture::Sdc, Architecture::Sds, Architecture::Sdr] {
         let Some(of_it) = score(one) else { continue };
         let is_worth_it = of_it.0 <= 0.95 * now.0 && of_it.2 < now.1;
         if one != today && is_worth_it && best.is_none_or(|best| of_it.0 < best.1) {
