@@ -2,6 +2,7 @@
 
 mod adaptive;
 mod agreement;
+mod copies;
 mod curves;
 pub mod locality;
 mod lru;

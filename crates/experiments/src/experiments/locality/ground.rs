@@ -5,13 +5,15 @@
 //! ```
 //!
 //! All proxies know the same servers by the same names, each by paths of its own. The relay is a thread of this process, which counts what passes
-//! it.
+//! it. Where items have copies, a coordinator has switched them on.
 
+use super::super::copies::switch_on;
 use anyhow::Context;
 use evenkeel_bench::process::{Server, allowed_cores};
 use evenkeel_bench::{Path as Way, Relay, Route, Target};
 use evenkeel_schemes::locality::model::{Architecture, Network};
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -29,7 +31,7 @@ const CENTRAL: &str = "core";
 pub(super) struct Plan {
     /// Racks, without the central one.
     pub racks: usize,
-    /// Where the servers are: [`Architecture::Sdc`] has as many in the central rack as [`Architecture::Sds`] has in all others, one in each.
+    /// Where the servers are: [`Architecture::Sdc`] has as many in the central rack as the others have in all other racks, one in each.
     pub architecture: Architecture,
     /// Round trips, without what servers and proxies take: its base is zero.
     pub network: Network,
@@ -44,6 +46,7 @@ pub(super) struct Ground {
     /// For each path, whether it leaves its rack.
     leaves: Vec<bool>,
     _memcacheds: Vec<Server>,
+    _coordinator: Server,
     _folder: TempDir,
 }
 
@@ -51,6 +54,9 @@ impl Ground {
     pub fn start(plan: Plan) -> anyhow::Result<Ground> {
         let cores = allowed_cores()?;
         let folder = TempDir::new().context("making a folder")?;
+        let state = folder.path().join("state").display().to_string();
+        let coordinator = ["coordinator", "--listen", "127.0.0.1:0", "--state", &state];
+        let coordinator = Server::evenkeel(&coordinator, &cores)?;
         let memcached = |_| {
             let arguments = ["-t", "1", "-m", MEMORY];
             Server::memcached(Path::new("memcached"), &arguments, &cores)
@@ -78,17 +84,21 @@ impl Ground {
                 format!("{{ address = \"{address}\", name = \"m{number}\", rack = \"{rack}\" }}")
             });
             let servers: Vec<_> = servers.collect();
-            let text = plan.proxy_file(rack, &servers);
+            let text = plan.proxy_file(rack, &servers, coordinator.address);
             fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
             let path = path.to_str().context("an odd folder")?;
             Server::evenkeel(&["proxy", "--config", path], &cores)
         });
         let proxies = proxies.collect::<anyhow::Result<Vec<_>>>()?;
+        if plan.architecture == Architecture::Sdr {
+            switch_on(&coordinator.address.to_string(), POOL, plan.racks)?;
+        }
         Ok(Ground {
             proxies,
             relay,
             leaves: ends.map(|(from, to)| plan.leaves(from, to)).collect(),
             _memcacheds: memcacheds,
+            _coordinator: coordinator,
             _folder: folder,
         })
     }
@@ -153,15 +163,20 @@ impl Plan {
     }
 
     /// What the proxy of a rack is told.
-    fn proxy_file(&self, rack: usize, servers: &[String]) -> String {
+    fn proxy_file(&self, rack: usize, servers: &[String], coordinator: SocketAddr) -> String {
         let racks: String = (0..self.racks)
             .map(|rack| format!("[topology.racks.{rack}]\n"))
             .collect();
+        let leader = match self.architecture {
+            Architecture::Sdr => format!("pool_coordinator = \"http://{coordinator}\"\n"),
+            _ => String::new(),
+        };
         format!(
             "{racks}[topology.racks.{CENTRAL}]\ncentral = true\n\
              [proxy]\nlisten = \"127.0.0.1:0\"\nthreads = 1\nrack = \"{rack}\"\n\
-             [pools.{POOL}]\nservers = [{}]\n",
-            servers.join(", ")
+             [pools.{POOL}]\nservers = [{}]\narchitecture = \"{}\"\n{leader}",
+            servers.join(", "),
+            self.architecture
         )
     }
 }

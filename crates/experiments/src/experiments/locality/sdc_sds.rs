@@ -1,6 +1,6 @@
-//! Central and spread servers, measured beside the model.
+//! Central, spread and replicated servers, measured beside the model.
 //!
-//! Real memcacheds stand in racks with a known distance between them, or all of them on the backbone. What the model is given is that distance
+//! Real memcacheds stand in racks with a known distance between them, or all of them on the backbone; or items have copies in two of the racks. What the model is given is that distance
 //! and what a request takes besides, the base, which is measured first at a short distance to central servers. Then its means have to come out.
 
 use super::ground::{Ground, Plan};
@@ -11,19 +11,19 @@ use crate::run::Run;
 use anyhow::{Context, ensure};
 use evenkeel_bench::plot::{Axis, Curve, Plot};
 use evenkeel_bench::{Driver, Latency, LoadPlan, LoadStats, Source, Stop};
-use evenkeel_schemes::locality::model::{Architecture, Distances, Network, Racks, paper};
+use evenkeel_schemes::locality::model::{Architecture, Distances, Network, Racks, shipped};
 use evenkeel_workload::{Arrivals, KeySizes, Mix, Rate, ValueSizes, WorkloadSpec};
 use std::time::Duration;
 
 pub(in crate::experiments) const SDC_SDS: Experiment = Experiment {
     name: "locality-sdc-sds",
-    title: "Central and spread memcacheds, measured beside the model",
+    title: "Central, spread and replicated items, measured beside the model",
     source: "ours",
     modes: &[Mode::Real],
     run,
 };
 
-const ARCHITECTURES: [Architecture; 2] = [Architecture::Sdc, Architecture::Sds];
+const ARCHITECTURES: [Architecture; 3] = [Architecture::Sdc, Architecture::Sds, Architecture::Sdr];
 
 /// The points at which each is measured.
 const RACKS_MEASURED: [usize; 2] = [4, 5];
@@ -45,7 +45,8 @@ const RATE: f64 = 60.0;
 
 /// Connections of each rack's load: so many that two requests hardly ever want the same one.
 const CONNECTIONS: usize = 64;
-const KEYS: u64 = 2_000;
+/// So few that each is read and written many times in a trial: copies are then there as often as they ever are.
+const KEYS: u64 = 50;
 const KEY_LEN: u32 = 24;
 /// As MediaWiki's objects (Figure 7).
 const VALUE_LEN: u32 = 870;
@@ -73,7 +74,7 @@ fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     report.settings = vec![
         (
             "memcacheds",
-            "one a rack, or as many on the backbone".into(),
+            "one a rack, or as many on the backbone; SDR has two copies".into(),
         ),
         ("proxies", "one a rack".into()),
         ("load", format!("{RATE} requests/s a rack, uniform keys")),
@@ -172,7 +173,7 @@ fn model(
         ..RACKS
     };
     let usage = reads_and_sets(reads, 0.0, 0.0);
-    paper::mean(architecture, &usage, Distances::from(network), racks)
+    shipped::mean(architecture, &usage, Distances::from(network), racks)
         .context("the network has a central rack")
 }
 

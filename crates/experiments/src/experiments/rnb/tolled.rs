@@ -9,17 +9,15 @@
 //! The proxy that fills knows the same servers by the same names, so that it keeps the same copies; but it passes the relays by, so that what
 //! would take minutes under the tolls takes seconds. The relay is a thread of this process, which counts what passes it.
 
-use crate::fleet::api_of;
-use anyhow::{Context, ensure};
+use super::super::copies::switch_on;
+use anyhow::Context;
 use evenkeel_bench::process::{Server, allowed_cores};
 use evenkeel_bench::{Asked, Path as Way, Relay, Route, Target};
-use evenkeel_coordinator_core::{BundleSwitchRequest, BundleView, FollowerView, Stage};
 use std::fs;
 use std::net::SocketAddr;
 use std::ops::Sub;
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// What a server takes for a request line, and for each key in it: as [`COST`](super::COST) has it. Sixteen servers serve 8,000 lines a second
@@ -39,10 +37,6 @@ const COPIES_FILL_SHARE: &str = "1.0";
 
 /// How long an answer may take: longer than what a trial that is far too much for the servers leaves in their queues.
 const REQUEST_TIMEOUT: &str = "30s";
-
-/// Longest time until proxies and coordinator know each other, and copies are on.
-const READY_LIMIT: Duration = Duration::from_secs(30);
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 const POOL: &str = "main";
 
@@ -134,7 +128,7 @@ impl TolledFleet {
         let proxies = proxies.collect::<anyhow::Result<Vec<_>>>()?;
         let filler = proxy("filler", &direct)?;
         if size.copies > 1 {
-            switch_on(&coordinator.address.to_string(), size.proxies + 1)?;
+            switch_on(&coordinator.address.to_string(), POOL, size.proxies + 1)?;
         }
         Ok(TolledFleet {
             proxies,
@@ -210,29 +204,4 @@ fn proxy_file(
          [pools.{POOL}]\nservers = [{}]\nrequest_timeout = \"{REQUEST_TIMEOUT}\"\n{bundle}",
         servers.join(", ")
     )
-}
-
-/// Has copies switched on, and waits until all proxies work by that.
-fn switch_on(coordinator: &str, proxies: usize) -> anyhow::Result<()> {
-    let api = api_of(coordinator)?;
-    let wait = |stage: Stage, what: &str| -> anyhow::Result<()> {
-        let end = Instant::now() + READY_LIMIT;
-        let works = |BundleView { change, .. }: &BundleView| {
-            let acknowledged = |proxy: &FollowerView| proxy.acknowledged == change.version;
-            change.stage == stage
-                && change.proxies.len() == proxies
-                && change.proxies.iter().all(acknowledged)
-        };
-        while !api.bundles()?.bundles.iter().any(works) {
-            ensure!(
-                Instant::now() < end,
-                "waited {READY_LIMIT:?} for {what} in vain"
-            );
-            thread::sleep(LOOK_INTERVAL);
-        }
-        Ok(())
-    };
-    wait(Stage::Former, "proxies that follow")?;
-    api.switch_bundle_on(POOL, &BundleSwitchRequest { proxies })?;
-    wait(Stage::Warming, "copies to be on")
 }
