@@ -24,6 +24,11 @@ impl RackId {
         self.0.into()
     }
 
+    /// All that there can be.
+    pub fn all() -> impl Iterator<Item = RackId> {
+        (0..RACKS_MAX as u8).map(RackId)
+    }
+
     /// Its number in files.
     pub fn number(self) -> u8 {
         self.0

@@ -104,6 +104,13 @@ impl Register {
         }
     }
 
+    /// It has nothing at first.
+    #[allow(dead_code, reason = "one search begins so")]
+    pub fn lose(&mut self) {
+        let first = Rc::make_mut(&mut self.explanations);
+        first.iter_mut().for_each(|known| known.value = None);
+    }
+
     /// A command begins.
     pub fn begin(&mut self, op: usize, kind: Kind) {
         self.open[op] = Some(kind);
