@@ -233,6 +233,10 @@ impl Key {
             is_right = self.tell(at, told, scope);
         }
         let running = &mut self.running[at];
+        if is_one_too_many || matches!(next.show, Some(Shown::Busy)) {
+            // Its notes may have covered an item.
+            self.is_lossy = true;
+        }
         if is_one_too_many {
             let op = running.op;
             self.register.tell(op, Told::Unknown, (true, true));

@@ -12,7 +12,7 @@ use anyhow::{Context, ensure};
 use evenkeel_bench::plot::{Axis, Curve, Plot};
 use evenkeel_bench::{Driver, Latency, LoadPlan, LoadStats, Source, Stop};
 use evenkeel_schemes::locality::model::{Architecture, Distances, Network, Racks, shipped};
-use evenkeel_workload::{Arrivals, KeySizes, Mix, Rate, ValueSizes, WorkloadSpec};
+use evenkeel_workload::{Arrivals, KeySizes, Mix, Popularity, Rate, ValueSizes, WorkloadSpec};
 use std::time::Duration;
 
 pub(in crate::experiments) const SDC_SDS: Experiment = Experiment {
@@ -183,6 +183,8 @@ fn workload(reads: f64, seed: u64) -> anyhow::Result<WorkloadSpec> {
         mix: Mix::gets(reads)?,
         key_sizes: KeySizes::fixed(KEY_LEN)?,
         value_sizes: ValueSizes::fixed(VALUE_LEN)?,
+        // With popular keys it would matter in whose rack they are.
+        popularity: Popularity::Uniform,
         seed,
         ..WorkloadSpec::default()
     })
