@@ -156,9 +156,15 @@ fn coordinator(address: &str, state: &[String; 2]) -> Process {
     evenkeel::coordinator_at(address, &state.each_ref().map(String::as_str))
 }
 
+/// A proxy stands in the rack that has its number, if the file has racks.
 fn proxy(address: &str, file: &str, at: usize) -> Process {
-    let name = format!("p{at}");
-    evenkeel::proxy_at(address, &["--config", file, "-t", "2", "--name", &name])
+    let (name, rack) = (format!("p{at}"), at.to_string());
+    let mut arguments = vec!["--config", file, "-t", "2", "--name", &name];
+    let text = std::fs::read_to_string(file).expect("it was written");
+    if text.contains(&format!("[topology.racks.{rack}]")) {
+        arguments.extend(["--rack", &rack]);
+    }
+    evenkeel::proxy_at(address, &arguments)
 }
 
 fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {

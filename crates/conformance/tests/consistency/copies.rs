@@ -1,4 +1,4 @@
-//! A pool keeps copies of its items, which are switched on, off and on again, under three proxies and applications that never stop, while
+//! A pool keeps copies of its items, on any servers or in racks, which are switched on, off and on again, under three proxies and applications that never stop, while
 //! items are evicted, and servers, proxies and the coordinator are killed and stopped.
 
 mod application;
@@ -67,6 +67,42 @@ struct Pool {
     pause: Duration,
 }
 
+/// Where copies are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Copies {
+    /// On any servers: multi-gets ask few.
+    Anywhere,
+    /// In different racks: every get asks the nearest.
+    InRacks,
+}
+
+impl Copies {
+    /// What a file says of a pool of these servers, whose copies they are. A rack has two servers, of which one is tight.
+    fn file(self, servers: &[Memcached]) -> String {
+        let others = format!(
+            "request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\ncopies_ttl = {TTL}\n"
+        );
+        match self {
+            Copies::Anywhere => format!(
+                "[pools.main]\n{}bundle = \"on\"\ncopies = 3\n{others}",
+                list(servers)
+            ),
+            Copies::InRacks => {
+                let racks = (0..servers.len() / 2).map(|rack| format!("[topology.racks.{rack}]\n"));
+                let servers = servers.iter().enumerate().map(|(number, server)| {
+                    let (address, rack) = (server.address(), number / 2);
+                    format!("{{ address = \"{address}\", rack = \"{rack}\" }}")
+                });
+                format!(
+                    "{}[pools.main]\nservers = [{}]\narchitecture = \"sdr\"\nrack_copies = 3\n{others}",
+                    racks.collect::<String>(),
+                    servers.collect::<Vec<_>>().join(", ")
+                )
+            }
+        }
+    }
+}
+
 fn arguments(server: usize) -> &'static [&'static str] {
     match server % 2 {
         0 => &TIGHT,
@@ -75,14 +111,13 @@ fn arguments(server: usize) -> &'static [&'static str] {
 }
 
 impl Pool {
-    fn start(folder: &std::path::Path, is_long: bool) -> Self {
+    fn start(folder: &std::path::Path, copies: Copies, is_long: bool) -> Self {
         let servers = (0..SERVERS).map(|it| Memcached::spawn(arguments(it)));
         let servers: Vec<_> = servers.collect();
         let file = |coordinators: &str| {
             format!(
-                "[pools.main]\n{}request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\n\
-                 bundle = \"on\"\ncopies = 3\ncopies_ttl = {TTL}\npool_coordinator = {coordinators}\n",
-                list(&servers)
+                "{}pool_coordinator = {coordinators}\n",
+                copies.file(&servers)
             )
         };
         let (fleet, pause) = match is_long {
@@ -195,10 +230,10 @@ fn shuffled(random: &mut Xoshiro256PlusPlus) -> [Blow; BLOWS.len()] {
     blows
 }
 
-fn one_round(random: &mut Xoshiro256PlusPlus, struck: &mut BTreeMap<Blow, u64>) {
+fn one_round(copies: Copies, random: &mut Xoshiro256PlusPlus, struck: &mut BTreeMap<Blow, u64>) {
     let is_long = std::env::var_os("CHAOS_SECONDS").is_some();
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut pool = Pool::start(folder.path(), is_long);
+    let mut pool = Pool::start(folder.path(), copies, is_long);
     let shared = Shared::new(random.next_u64());
     let places = addresses(&pool.fleet.proxies);
     let applications = (0..PROXIES * APPLICATIONS_PER_PROXY).map(|number| {
@@ -252,10 +287,19 @@ fn judge(told: Vec<History>) {
     );
 }
 
-#[test]
-fn chaos_of_copies_that_are_read_filled_and_deleted() {
+fn chaos(copies: Copies) {
     let mut struck = BTreeMap::new();
-    rounds(1, |random, _| one_round(random, &mut struck));
+    rounds(1, |random, _| one_round(copies, random, &mut struck));
     println!("{struck:?}");
     assert_eq!(struck.len(), BLOWS.len(), "each has happened");
+}
+
+#[test]
+fn chaos_of_copies_that_are_read_filled_and_deleted() {
+    chaos(Copies::Anywhere);
+}
+
+#[test]
+fn chaos_of_copies_in_racks() {
+    chaos(Copies::InRacks);
 }
