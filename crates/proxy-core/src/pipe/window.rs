@@ -111,9 +111,14 @@ impl Window {
         self.is_found.then(|| (way + WAIT_MAX).mul_f64(windows))
     }
 
-    /// What the way to the server and back takes, of which the kernel has measured so many microseconds.
+    /// What the way to the server and back takes, of which the kernel has measured so many microseconds. What a request takes besides that is the server's
+    /// work as long as it is no more than a request may wait.
     fn way(&self, now: Instant, measured: Option<u64>) -> Duration {
-        Duration::from_micros(self.alone.us(now).max(measured).unwrap_or(0))
+        let measured = Duration::from_micros(measured.unwrap_or(0));
+        let alone = self.alone.us(now).map(Duration::from_micros);
+        alone
+            .filter(|alone| *alone > measured + WAIT_MAX)
+            .unwrap_or(measured)
     }
 
     /// All up to `end` is written, and of `requests` unanswered ones as many as may be.
