@@ -11,6 +11,7 @@ use evenkeel_hotkeys::plain::PlainConfig;
 use evenkeel_profile::Head;
 use evenkeel_protocol::Limits;
 use evenkeel_protocol::auth::{AuthMode, Credentials};
+use evenkeel_schemes::locality::topology::RackId;
 use evenkeel_types::UnixSeconds;
 use std::sync::Arc;
 
@@ -120,6 +121,28 @@ pub struct PoolConfig {
     pub settings: PoolSettings,
     /// The copies of its items, in a pool with a list of servers: those that are kept, or would be.
     pub bundles: Option<Arc<Bundles>>,
+    /// The racks one of which holds each item, in a pool whose servers are those of the proxy's own rack.
+    pub holding: Option<Arc<Holding>>,
+}
+
+/// Racks one of which [holds](evenkeel_schemes::locality::holder) each item: the one in which it was written last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// How the rack is found that holds an item.
+    pub by: HoldingBy,
+    /// The proxy's own rack.
+    pub own: RackId,
+    /// The other racks, each with the name of the pool that its servers are.
+    pub others: Vec<(RackId, Arc<str>)>,
+}
+
+/// How the rack is found that holds an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HoldingBy {
+    /// By notes in all other racks (Snoop).
+    Snoop,
+    /// By a note in the pool of this name (Dir).
+    Directory(Arc<str>),
 }
 
 impl PoolConfig {
@@ -269,6 +292,7 @@ impl ProxyConfig {
                 kind,
                 settings,
                 bundles: None,
+                holding: None,
             }],
             routes: Arc::new(RouteTable::all_to_first()),
             revision: Revision::default(),

@@ -19,6 +19,7 @@ pub fn pool(name: &str, kind: PoolKind) -> PoolConfig {
         kind,
         settings: PoolSettings::default(),
         bundles: None,
+        holding: None,
     }
 }
 

@@ -233,6 +233,7 @@ impl Settings {
             Ok(PoolConfig {
                 name: Arc::clone(&plan.name),
                 bundles,
+                holding: None,
                 kind,
                 settings: PoolSettings {
                     tls: plan.tls.as_ref().map(|way| ways.id(way)),

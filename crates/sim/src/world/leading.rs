@@ -222,6 +222,7 @@ pub(super) fn config(servers: usize, on_down: OnDown) -> ProxyConfig {
         kind: PoolKind::Memcached(server_list(0..first_own)),
         settings,
         bundles: None,
+        holding: None,
     });
     config.limits.item_size_max = ITEM_SIZE_MAX;
     config

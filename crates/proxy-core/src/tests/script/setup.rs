@@ -108,6 +108,7 @@ pub fn change(config: &mut ProxyConfig, words: &[&str]) -> Result<(), String> {
                 kind: memcached(ports?),
                 settings: PoolSettings::default(),
                 bundles: None,
+                holding: None,
             });
             let last = config.pools.len() - 1;
             options
