@@ -2,12 +2,12 @@
 //!
 //! A mark has the client flags [`FLAGS`], which no application may use in a pool that has marks, and a value that says what it is: a digit
 //! for the format, a letter for the kind, and sixteen hexadecimal digits that differ from mark to mark. Whatever has these flags is taken
-//! for a mark, also one of a format or kind that this version does not know: it is somebody else's placeholder then.
+//! for a mark, also one of a format or kind that this version does not know: it is somebody else's placeholder, or lock, then.
 
 /// The client flags of every mark: `EVKL`.
 pub const FLAGS: u32 = 0x4556_4B4C;
 
-/// How long a placeholder lives at most, in seconds: longer than a fill takes, and a key whose proxy died is filled again after it.
+/// How long a placeholder or a lock lives at most, in seconds: longer than a command takes, and a key whose proxy died is free again after it.
 pub const PLACEHOLDER_EXPTIME_SECS: i64 = 2;
 
 /// Bytes of a mark's value.
@@ -16,8 +16,20 @@ pub const LEN: usize = 18;
 /// The format of this version.
 const FORMAT: u8 = b'1';
 
+/// How long a note lives, as an exptime: as long as its server keeps it. One that leads nowhere any more costs a step.
+pub const NOTE_EXPTIME: i64 = 0;
+
 /// The letter of a placeholder.
 const PLACEHOLDER: u8 = b'p';
+
+/// The letter of a lock.
+const LOCK: u8 = b'l';
+
+/// The letter of a note.
+const NOTE: u8 = b'n';
+
+/// Digits of a number, in base 16.
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// What a server is asked on each new connection whose pool has marks: a store that expires at once and leaves nothing, and is to tell its
 /// CAS unique. A server without meta commands, of a version that does not tell it, or started without uniques (`-C`) shows itself by its
@@ -33,12 +45,38 @@ pub const fn is_mark(flags: u32) -> bool {
 /// The value of a placeholder: who put it means to bring the item from where it was before. The nonce tells it from others; nothing
 /// depends on it, but whoever looks at a server by hand sees which is which.
 pub fn placeholder(nonce: u64) -> [u8; LEN] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    compose(PLACEHOLDER, nonce)
+}
+
+/// The value of a lock: who put it means to store an item here, and tells other racks first. The nonce is as a placeholder's.
+pub fn lock(nonce: u64) -> [u8; LEN] {
+    compose(LOCK, nonce)
+}
+
+/// The value of a note: the item is in the rack with this [token](crate::locality::topology::Rack::token).
+pub fn note(rack: u64) -> [u8; LEN] {
+    compose(NOTE, rack)
+}
+
+/// The token of the rack that a mark names; `None` where it is no note.
+pub fn noted(value: &[u8]) -> Option<u64> {
+    let digits = value.strip_prefix(&[FORMAT, NOTE])?;
+    let number = |number: u64, digit: &u8| {
+        let value = DIGITS.iter().position(|it| it == digit)?;
+        Some(number << 4 | value as u64)
+    };
+    let is_whole = value.len() == LEN;
+    is_whole
+        .then(|| digits.iter().try_fold(0, number))
+        .flatten()
+}
+
+fn compose(kind: u8, number: u64) -> [u8; LEN] {
     let mut value = [0; LEN];
     value[0] = FORMAT;
-    value[1] = PLACEHOLDER;
+    value[1] = kind;
     for (at, digit) in value[2..].iter_mut().enumerate() {
-        *digit = DIGITS[(nonce >> (60 - 4 * at) & 15) as usize];
+        *digit = DIGITS[(number >> (60 - 4 * at) & 15) as usize];
     }
     value
 }
@@ -53,5 +91,28 @@ mod tests {
         assert_eq!(&placeholder(0), b"1p0000000000000000");
         assert_eq!(&FLAGS.to_be_bytes(), b"EVKL");
         assert!(is_mark(1_163_283_276) && !is_mark(0));
+    }
+
+    #[test]
+    fn a_note_names_its_rack_and_nothing_else_does() {
+        for rack in [0, 7, 0x1234_5678_9abc_def0, u64::MAX] {
+            assert_eq!(noted(&note(rack)), Some(rack));
+        }
+        assert_eq!(&lock(10), b"1l000000000000000a");
+        let note = note(7);
+        for len in 0..LEN {
+            assert_eq!(noted(&note[..len]), None, "{len}");
+        }
+        for odd in [
+            &lock(7)[..],
+            &placeholder(7),
+            b"2n0000000000000007",
+            b"1n000000000000000G",
+            b"1n000000000000000A",
+            b"1n00000000000000071",
+            b"1n-000000000000007",
+        ] {
+            assert_eq!(noted(odd), None, "{odd:?}");
+        }
     }
 }

@@ -4,8 +4,10 @@
 //! rack has networks; where several hold an address, the one with the longest prefix decides. A *central* rack stands on the backbone:
 //! the others reach it through two switches and each other through three.
 
+use crate::generation;
 use core::fmt;
 use core::net::IpAddr;
+use evenkeel_types::KeyHash;
 use ipnet::IpNet;
 
 /// Most racks of a topology.
@@ -80,6 +82,19 @@ pub struct Rack {
     pub is_central: bool,
 }
 
+impl Rack {
+    /// What stands for it where others read it who may number racks otherwise: all of it in [notes](crate::mark::note), its lowest bits in
+    /// [CAS uniques](Rack::unique_mask). Of its name alone.
+    pub fn token(&self) -> u64 {
+        KeyHash::of(self.name.as_bytes()).0
+    }
+
+    /// What uniques of its servers are combined with (exclusive or) where applications see them: those of two racks are never the same.
+    pub fn unique_mask(&self) -> u64 {
+        generation::mask(self.token())
+    }
+}
+
 /// The racks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
@@ -95,6 +110,8 @@ pub enum TopologyError {
     Name(String),
     /// Two have this name.
     SameName(String),
+    /// The tokens of these racks have the same lowest bits.
+    Alike([String; 2]),
     /// Two racks have this network.
     SameNetwork {
         /// What they both have.
@@ -110,7 +127,8 @@ impl TopologyError {
         match self {
             TopologyError::TooMany(_) => None,
             TopologyError::Name(name) | TopologyError::SameName(name) => Some(name),
-            TopologyError::SameNetwork {
+            TopologyError::Alike([_, later])
+            | TopologyError::SameNetwork {
                 racks: [_, later], ..
             } => Some(later),
         }
@@ -128,6 +146,10 @@ impl fmt::Display for TopologyError {
                 "\"{name}\" is no name of a rack: 1 to {NAME_LEN_MAX} letters, digits, - and _"
             ),
             TopologyError::SameName(name) => write!(f, "there are two racks \"{name}\""),
+            TopologyError::Alike([one, other]) => write!(
+                f,
+                "the names of the racks \"{one}\" and \"{other}\" have hashes whose lowest bits are the same: call one of them otherwise"
+            ),
             TopologyError::SameNetwork {
                 network,
                 racks: [one, other],
@@ -154,6 +176,10 @@ impl Topology {
             for former in &racks[..position] {
                 if former.name == rack.name {
                     return Err(TopologyError::SameName(rack.name.clone()));
+                }
+                if former.unique_mask() == rack.unique_mask() {
+                    let racks = [former.name.clone(), rack.name.clone()];
+                    return Err(TopologyError::Alike(racks));
                 }
                 if let Some(network) = rack
                     .networks
@@ -189,6 +215,14 @@ impl Topology {
     pub fn named(&self, name: &str) -> Option<RackId> {
         let mut racks = self.numbered();
         racks.find(|(_, rack)| rack.name == name).map(|(id, _)| id)
+    }
+
+    /// The rack that has this token.
+    pub fn with_token(&self, token: u64) -> Option<RackId> {
+        let mut racks = self.numbered();
+        racks
+            .find(|(_, rack)| rack.token() == token)
+            .map(|(id, _)| id)
     }
 
     /// The rack of this number.
@@ -332,5 +366,38 @@ mod tests {
             Topology::new(many(RACKS_MAX + 1)),
             Err(TopologyError::TooMany(RACKS_MAX + 1))
         );
+    }
+
+    #[test]
+    fn a_rack_is_found_by_what_stands_for_it_in_whatever_order_they_are() {
+        let topology = |names: [&str; 2]| {
+            let racks = names.map(|name| rack(name, &[])).to_vec();
+            Topology::new(racks).expect("a topology")
+        };
+        let (here, there) = (topology(["a", "b"]), topology(["b", "a"]));
+        // Notes outlive versions of the proxy.
+        assert_eq!(rack("a", &[]).token(), 0xe6c6_32b6_1e96_4e1f);
+        for name in ["a", "b"] {
+            let token = rack(name, &[]).token();
+            assert_eq!(here.with_token(token), here.named(name));
+            assert_eq!(there.with_token(token), there.named(name));
+        }
+        assert_eq!(here.with_token(7), None);
+    }
+
+    #[test]
+    fn racks_whose_uniques_would_be_shown_alike_are_refused() {
+        let mut by_mask = std::collections::BTreeMap::new();
+        let mut names = (0..100_000).map(|number| format!("rack-{number}"));
+        let [one, other] = names
+            .find_map(|name| {
+                let before = by_mask.insert(rack(&name, &[]).unique_mask(), name.clone());
+                before.map(|before| [before, name])
+            })
+            .expect("24 bits are alike in some of so many");
+        let racks = [&one, &other].map(|name| rack(name, &[])).to_vec();
+        let error = Topology::new(racks).expect_err("they are alike");
+        assert_eq!(error.rack(), Some(&*other));
+        assert!(error.to_string().contains("call one of them otherwise"));
     }
 }

@@ -8,17 +8,10 @@ use crate::register::{INITIAL, Kind, Register, Told, value_of};
 use crate::servers::{Content, Servers};
 use crate::world;
 use broken::Broken;
-use evenkeel_schemes::locality::holder::directory::Directory;
-use evenkeel_schemes::locality::holder::snoop::Snoop;
-use evenkeel_schemes::locality::holder::{Command, Heard, Next, Racks, Shown, Site, Wish};
+use evenkeel_schemes::locality::holder::{
+    Command, Heard, Kind as Protocol, Machine, Next, Racks, Shown, Site, Wish,
+};
 use evenkeel_schemes::locality::topology::RackId;
-
-/// Which of the two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    Snoop,
-    Directory,
-}
 
 /// How much is searched.
 #[derive(Clone, Copy)]
@@ -39,22 +32,6 @@ pub struct Scope {
     /// Nothing begins anew.
     pub one_try: bool,
     pub fault: Option<Fault>,
-}
-
-/// The two machines.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Machine {
-    Snoop(Snoop),
-    Directory(Directory),
-}
-
-impl Machine {
-    fn hear(&mut self, site: Site, heard: Heard) -> Next {
-        match self {
-            Machine::Snoop(snoop) => snoop.hear(site, heard),
-            Machine::Directory(directory) => directory.hear(site, heard),
-        }
-    }
 }
 
 /// A command that is under way.
@@ -199,16 +176,7 @@ impl Key {
             (Kind::Delete, _) => Wish::Delete,
             _ => Wish::Change,
         };
-        let (machine, next) = match scope.protocol {
-            Protocol::Snoop => {
-                let (snoop, next) = Snoop::of_write(wish, racks);
-                (Machine::Snoop(snoop), next)
-            }
-            Protocol::Directory => {
-                let (directory, next) = Directory::of_write(wish, racks);
-                (Machine::Directory(directory), next)
-            }
-        };
+        let (machine, next) = Machine::of_write(scope.protocol, wish, racks);
         running.machine = Some(machine);
         self.running.push(running);
         let at = self.running.len() - 1;
@@ -316,16 +284,7 @@ impl Key {
             rack_id(self.running[at].rack),
             (0..scope.racks).map(rack_id),
         );
-        let (machine, next) = match scope.protocol {
-            Protocol::Snoop => {
-                let (snoop, next) = Snoop::of_read(racks, heard);
-                (Machine::Snoop(snoop), next)
-            }
-            Protocol::Directory => {
-                let (directory, next) = Directory::of_read(racks, heard);
-                (Machine::Directory(directory), next)
-            }
-        };
+        let (machine, next) = Machine::of_read(scope.protocol, racks, heard);
         self.running[at].machine = Some(machine);
         self.go_on(at, next, scope)
     }

@@ -17,7 +17,8 @@ mod servers;
 mod world;
 
 use common::{Wrong, is_found, is_right};
-use key::{Fault, Key, Protocol, Scope};
+use evenkeel_schemes::locality::holder::Kind as Protocol;
+use key::{Fault, Key, Scope};
 use register::Kind;
 
 const ALL: &[Kind] = &[Kind::Get, Kind::Set, Kind::Delete, Kind::Add, Kind::Incr];

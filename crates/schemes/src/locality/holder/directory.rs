@@ -87,6 +87,11 @@ impl Directory {
         }
     }
 
+    /// Whether nothing is awaited: all is done.
+    pub(super) fn is_over(&self) -> bool {
+        self.awaited.is_empty()
+    }
+
     /// What was asked at a site has come to this: all transitions.
     pub fn hear(&mut self, site: Site, heard: Heard) -> Next {
         use Heard::{Done, Failed, Item, Lock, Note, Nothing, Refused};
