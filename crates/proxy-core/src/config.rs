@@ -146,9 +146,9 @@ pub enum HoldingBy {
 }
 
 impl PoolConfig {
-    /// Whether marks stand at its servers, under the names of applications' items or of copies.
+    /// Whether marks stand at its servers for its own sake, under the names of applications' items or of copies.
     pub(crate) fn has_marks(&self) -> bool {
-        self.settings.has_marks() || self.keeps_copies()
+        self.settings.has_marks() || self.keeps_copies() || self.holding.is_some()
     }
 
     /// Whether copies of its items are kept.
@@ -261,7 +261,22 @@ impl PoolSettings {
     }
 }
 
+impl Holding {
+    /// Whether a pool of this name is another rack, or the directory.
+    fn uses(&self, name: &str) -> bool {
+        let is_directory =
+            matches!(&self.by, HoldingBy::Directory(directory) if **directory == *name);
+        is_directory || self.others.iter().any(|(_, other)| **other == *name)
+    }
+}
+
 impl ProxyConfig {
+    /// Whether marks stand at the servers of one of its pools, also for the sake of others.
+    pub(crate) fn has_marks(&self, pool: &PoolConfig) -> bool {
+        let mut holdings = self.pools.iter().filter_map(|pool| pool.holding.as_ref());
+        pool.has_marks() || holdings.any(|holding| holding.uses(&pool.name))
+    }
+
     /// Bytes of unread answers from which on an application's connection is closed.
     #[inline]
     pub(crate) fn unread_max(&self) -> usize {

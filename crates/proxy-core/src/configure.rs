@@ -9,16 +9,18 @@
 //! again.
 
 use crate::client::State;
-use crate::config::{Failover, PoolConfig, PoolKind, ProxyConfig};
+use crate::config::{Failover, HoldingBy, PoolConfig, PoolKind, ProxyConfig};
 use crate::ids::{BackendId, PoolId, RouteId};
 use crate::limits::LEAVING_LOOK;
 use crate::pipe::backend::{Backend, Peer};
 use crate::pipe::room::Room;
 use crate::places::Places;
 use crate::pool::bundled::Bundled;
+use crate::pool::racks::PoolRacks;
 use crate::pool::{
     EvenkeelPool, Followed, Former, LeftServers, MemcachedPool, Pool, Servers, server_name,
 };
+use crate::racks::Racks;
 use crate::ring::PlannedRing;
 use crate::routes::way::{Tongue, Way};
 use crate::routes::{RenameId, Renames, RouteTarget};
@@ -30,6 +32,7 @@ use crate::under_way::log::take_over_log;
 use crate::under_way::profile::take_over_profile;
 use crate::worker::ProxyCore;
 use evenkeel_hotkeys::client::ClientLeases;
+use evenkeel_schemes::locality::holder::Kind;
 use evenkeel_schemes::stage::{Stage, Step};
 use evenkeel_types::Instant;
 use std::collections::BTreeSet;
@@ -81,7 +84,7 @@ pub(crate) fn take_over(core: &mut ProxyCore, now: Instant, config: &Arc<ProxyCo
     let mut former: BTreeSet<PoolId> = core.pools.ids().into_iter().collect();
     let mut pools = Vec::new();
     for wanted in &config.pools {
-        let id = take_over_pool(core, now, wanted);
+        let id = take_over_pool(core, now, wanted, config.has_marks(wanted));
         former.remove(&id);
         pools.push((id, tongue_of(wanted)));
     }
@@ -97,6 +100,7 @@ pub(crate) fn take_over(core: &mut ProxyCore, now: Instant, config: &Arc<ProxyCo
     }
     for wanted in &config.pools {
         find_others(core, wanted);
+        find_racks(core, wanted, &config.racks);
     }
     core.pools.look_for_former_pools();
     let ways = ways_of(
@@ -129,19 +133,24 @@ pub(crate) fn take_over(core: &mut ProxyCore, now: Instant, config: &Arc<ProxyCo
 /// How the servers of a pool are spoken to.
 fn tongue_of(wanted: &PoolConfig) -> Tongue {
     let extended = matches!(wanted.kind, PoolKind::Evenkeel(_));
-    let warmed = wanted.settings.has_marks();
-    match extended || warmed {
+    let marked = wanted.settings.has_marks() || wanted.holding.is_some();
+    match extended || marked {
         true => Tongue::Meta {
             extended,
-            warmed,
-            named: wanted.settings.adaptive,
+            marked,
+            named: wanted.settings.adaptive || wanted.holding.is_some(),
         },
         false => Tongue::AsSent,
     }
 }
 
 /// Finds or makes the pool that is wanted.
-fn take_over_pool(core: &mut ProxyCore, now: Instant, wanted: &PoolConfig) -> PoolId {
+fn take_over_pool(
+    core: &mut ProxyCore,
+    now: Instant,
+    wanted: &PoolConfig,
+    has_marks: bool,
+) -> PoolId {
     let same = core.pools.iter().find(|(_, pool)| is_same(pool, wanted));
     let kept = same.map(|(key, _)| key);
     let lease_seed = core.random.u64();
@@ -158,7 +167,7 @@ fn take_over_pool(core: &mut ProxyCore, now: Instant, wanted: &PoolConfig) -> Po
         let ring = core.pools.get(id).and_then(Pool::ring).cloned();
         match ring.filter(|_| wanted.settings.adaptive) {
             Some(ring) => take_over_ring(core, now, id, wanted, ring),
-            None => take_over_servers(core, now, id, wanted, list),
+            None => take_over_servers(core, now, id, (wanted, has_marks), list),
         }
     }
     let Some(pool) = core.pools.get_mut(id) else {
@@ -208,6 +217,31 @@ fn find_others(core: &mut ProxyCore, wanted: &PoolConfig) {
     }
 }
 
+/// Finds the pools that are the other racks of this one, and its directory.
+fn find_racks(core: &mut ProxyCore, wanted: &PoolConfig, known: &Racks) {
+    let named = |name: &str| {
+        let mut pools = core.pools.iter();
+        let found = pools.find(|(_, pool)| &*pool.name == name && !pool.leaving);
+        found.map(|(id, _)| id)
+    };
+    let Some(id) = named(&wanted.name) else {
+        return;
+    };
+    let racks = wanted.holding.as_ref().map(|holding| {
+        let others = holding.others.iter();
+        let others = others.filter_map(|(rack, name)| Some((*rack, named(name)?)));
+        let pools: Vec<_> = others.chain([(holding.own, id)]).collect();
+        let (kind, directory) = match &holding.by {
+            HoldingBy::Snoop => (Kind::Snoop, None),
+            HoldingBy::Directory(name) => (Kind::Directory, named(name)),
+        };
+        PoolRacks::new((kind, &wanted.name), holding.own, &pools, directory, known)
+    });
+    if let Some(pool) = core.pools.get_mut(id) {
+        pool.racks = racks.map(Arc::new);
+    }
+}
+
 /// How far a pool is on its way from a former one: as its coordinator has told, or as its settings say.
 fn former_of(wanted: &PoolConfig, pool: PoolId, before: Option<Former>) -> Former {
     if wanted.settings.follows.is_some() {
@@ -237,7 +271,7 @@ pub(crate) fn take_over_ring(
     wanted: &PoolConfig,
     ring: Arc<PlannedRing>,
 ) {
-    take_over_servers(core, now, id, wanted, ring.list());
+    take_over_servers(core, now, id, (wanted, wanted.has_marks()), ring.list());
     if let Some(Servers::Memcached(servers)) = core.pools.get_mut(id).map(|pool| &mut pool.servers)
     {
         servers.set_ring(ring);
@@ -249,7 +283,7 @@ fn take_over_servers(
     core: &mut ProxyCore,
     now: Instant,
     id: PoolId,
-    wanted: &PoolConfig,
+    (wanted, has_marks): (&PoolConfig, bool),
     list: &Arc<ServerList>,
 ) {
     let Some(pool) = core.pools.get_mut(id) else {
@@ -265,7 +299,7 @@ fn take_over_servers(
             backend.is_some_and(|b| b.host == server.host && b.port == server.port)
         });
         let settings = &wanted.settings;
-        let (has_marks, keeps_copies) = (wanted.has_marks(), wanted.keeps_copies());
+        let keeps_copies = wanted.keeps_copies();
         let kept = at_same_place.filter(|id| {
             let backend = core.backends.get(*id);
             backend.is_some_and(|b| {
@@ -386,6 +420,7 @@ fn is_needed(core: &ProxyCore, id: PoolId) -> bool {
     backends.any(|backend| backend.pool == id && backend.queued_requests() > 0)
         || core.parking.await_pool(id)
         || core.operations.use_pool(id)
+        || core.crossings.use_pool(id)
         || clients.any(|client| client.slots().any(|slot| holds(&slot.state)))
 }
 
@@ -416,6 +451,7 @@ fn new_pool(wanted: &PoolConfig, lease_seed: u64) -> Pool {
         is_led_from: false,
         grains: None,
         bundled: None,
+        racks: None,
         left: LeftServers::default(),
         leaving: false,
     }

@@ -16,6 +16,7 @@ use crate::request::whole::{answer_own_address, answer_stats};
 use crate::ring::Told;
 use crate::stats::process::ProcessStats;
 use crate::steps::set_step;
+use crate::under_way::crossing::go_on_with_crossings;
 use crate::under_way::deletions::go_on_with_deletions;
 use crate::under_way::flush::go_on_with_flushes;
 use crate::under_way::limited::go_on_with_limited;
@@ -166,6 +167,7 @@ impl ProxyCore {
             }
         }
         go_on_with_failed(self, now);
+        go_on_with_crossings(self, now);
         go_on_with_deletions(self, now);
         go_on_with_limited(self, now);
         let slot_end = if self.pools.watches() {
@@ -178,6 +180,7 @@ impl ProxyCore {
         let others = others.chain(self.flushes.deadline());
         let others = others.chain(self.limited_due.deadline());
         let others = others.chain(self.deletions.deadline());
+        let others = others.chain(self.crossings.deadline());
         let others = others.chain(self.leaving_look).chain(slot_end);
         let first = backends.chain(others).min();
         self.outbox.set_deadline(first);

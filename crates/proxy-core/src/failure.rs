@@ -37,6 +37,8 @@ pub(crate) enum Failure {
     ManySteps,
     /// It was carried out, and this server may still have a copy of what was there before.
     CopyLeft(String),
+    /// The server does not take what a command needs there.
+    Refused(String),
     /// Others change its key all the time.
     Contended,
     /// It waited too long for a server that cannot keep up; it was not asked.
@@ -73,6 +75,7 @@ impl Failure {
             | Failure::Lost(name)
             | Failure::Late(name)
             | Failure::Confused(name)
+            | Failure::Refused(name)
             | Failure::CopyLeft(name) => Some(name),
             Failure::NoMap
             | Failure::NoOwner
@@ -113,6 +116,10 @@ impl fmt::Display for Failure {
             Failure::CopyLeft(name) => {
                 write!(f, "backend {name} may have an old copy, outcome unknown")
             }
+            Failure::Refused(name) => write!(
+                f,
+                "backend {name} takes no note of the key, outcome unknown"
+            ),
             Failure::Contended => f.write_str("busy: others keep changing this key"),
             Failure::Overloaded => f.write_str("overloaded"),
         }
@@ -145,6 +152,14 @@ pub(crate) const RESERVED_KEY: &[u8] =
 /// What a request is answered whose key leaves no room for the name of a ring's generation.
 pub(crate) const NO_NAME: &[u8] =
     b"CLIENT_ERROR key too long: the pool's ring has moved it, and its name there takes 15 bytes\r\n";
+
+/// What a request is answered whose key leaves no room for the name of its note in a directory.
+pub(crate) const NO_NOTE: &[u8] =
+    b"CLIENT_ERROR key too long: the name of its note in the pool's directory takes 15 bytes\r\n";
+
+/// What a command is answered that cannot be carried out where another rack may hold the item.
+pub(crate) const NO_CROSSING: &[u8] =
+    b"CLIENT_ERROR flags N (vivify, an initial value) and E do not go with architecture snoop or dir\r\n";
 
 /// What a multi-get is answered whose first key begins as a limit does, and is none.
 pub(crate) const BAD_LIMIT: &[u8] =

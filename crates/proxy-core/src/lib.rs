@@ -69,6 +69,7 @@
     )
 )]
 
+mod across;
 mod answer;
 mod bundles;
 mod bytes;
@@ -79,6 +80,7 @@ mod config;
 mod configure;
 mod copied;
 mod counts;
+mod crossings;
 mod deletions;
 mod draft;
 mod drafts;

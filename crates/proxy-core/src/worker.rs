@@ -4,6 +4,7 @@ use crate::bytes::Spare;
 use crate::clients::Clients;
 use crate::config::ProxyConfig;
 use crate::counts::Counts;
+use crate::crossings::Crossings;
 use crate::deletions::Deletions;
 use crate::drafts::Drafts;
 use crate::failure::Failure;
@@ -43,6 +44,7 @@ pub struct ProxyCore {
     pub(crate) flushes: Flushes,
     pub(crate) limited_due: LimitedDue,
     pub(crate) operations: Operations,
+    pub(crate) crossings: Crossings,
     pub(crate) deletions: Deletions,
     pub(crate) outbox: Outbox,
     pub(crate) counts: Counts,
@@ -78,6 +80,7 @@ impl ProxyCore {
             flushes: Flushes::default(),
             limited_due: LimitedDue::default(),
             operations: Operations::default(),
+            crossings: Crossings::default(),
             deletions: Deletions::default(),
             outbox: Outbox::default(),
             counts: Counts::default(),
@@ -96,7 +99,7 @@ impl ProxyCore {
     /// Whether commands may take several steps, or are on their way by some.
     #[inline]
     pub(crate) fn takes_steps(&self) -> bool {
-        self.pools.warms() || !self.operations.is_empty()
+        self.pools.warms() || self.pools.crosses() || !self.operations.is_empty()
     }
 
     /// What leases of plain pools belong to: everything that can give a key another home begins an era.

@@ -42,7 +42,8 @@ pub enum Kind {
     Hashed,
     /// A copy of a bundled item: the token is given out when copies are switched on.
     Copy,
-    /// A note in a directory: the token is that of a generation.
+    /// A note in a directory: the token is a hash of the pool's name (eight letters) and, while the pool has had one architecture only, four letters
+    /// for 0.
     Note,
 }
 

@@ -49,9 +49,16 @@ const MARKS: &str = "
 ## Marks
 
 An item of ours under an application's own key is a mark: client flags 1163283276 (`EVKL`), and as its value the digit `1` for the format, a letter for
-the kind, and sixteen hexadecimal digits that differ from mark to mark. There is one kind yet, `p`, a placeholder: somebody brings the item.
+the kind, and sixteen hexadecimal digits.
+
+| letter | what it is | digits |
+|---|---|---|
+| `p` | a placeholder: somebody brings the item | differ from mark to mark |
+| `l` | a lock: somebody is about to store an item here, and tells other racks first | differ from mark to mark |
+| `n` | a note: the item is in another rack | a hash (XXH3, 64 bits) of that rack's name |
+
 Whatever has these flags is shown to nobody, in any dialect, also if it is of a format or kind that is not known. Pools with
-`warm_from` and those with `distribution = \"adaptive\"` have marks; in these a store with the flags is refused (`CLIENT_ERROR client flags 1163283276 are the proxy's`, `flags_reserved`).
+`warm_from`, `distribution = \"adaptive\"`, or `architecture = \"snoop\"` or `\"dir\"` have marks; in these a store with the flags is refused (`CLIENT_ERROR client flags 1163283276 are the proxy's`, `flags_reserved`).
 Other pools compare nothing. On each new connection to a memcached of such a pool the proxy sends `ms \\x01trial 0 c T-1`, which stores nothing that lasts: a server that
 does not answer with a CAS unique has no meta commands, or no uniques (`-C`), and is out of use for this pool (`marks_refused` in `stats servers`).
 
@@ -201,11 +208,19 @@ fn schemes(placement: Placement, replication: Replication) -> impl Iterator<Item
 }
 
 /// The schemes that work, and which pools have them.
-const WORKING: [(Scheme, &str); 6] = [
+const WORKING: [(Scheme, &str); 8] = [
     (Scheme::LIST, "those of any memcached servers"),
     (Scheme::LIST_WITH_HOT_KEYS, "those with `hot_keys = \"on\"`"),
     (Scheme::LIST_WITH_COPIES, "those with `bundle = \"on\"`"),
     (Scheme::LIST_IN_RACKS, "those with `architecture = \"sdr\"`"),
+    (
+        Scheme::LIST_WITH_NOTES,
+        "those with `architecture = \"snoop\"`",
+    ),
+    (
+        Scheme::LIST_WITH_DIRECTORY,
+        "those with `architecture = \"dir\"`",
+    ),
     (Scheme::CLUSTER, "those with a `coordinator`"),
     (Scheme::RING, "those with `distribution = \"adaptive\"`"),
 ];
@@ -266,7 +281,7 @@ fn page() -> String {
                 "no",
             ),
             Kind::Copy => ("a copy of a bundled item", "yes"),
-            Kind::Note => ("a note in a directory", "no"),
+            Kind::Note => ("a note in a directory, after its pool's name", "yes"),
         };
         let letter = char::from(kind.letter());
         let row = format!("| `{letter}` | {} | {what} | {used} |", kind.token_len());

@@ -150,6 +150,18 @@ impl Scheme {
         write: Write::HomeThenDelete,
     };
 
+    /// Such a pool in each rack of several: notes in the others lead to the one that holds an item. Snoop.
+    pub const LIST_WITH_NOTES: Scheme = Scheme {
+        write: Write::Notes,
+        ..Scheme::LIST_IN_RACKS
+    };
+
+    /// The same, where notes in a directory do. Dir.
+    pub const LIST_WITH_DIRECTORY: Scheme = Scheme {
+        write: Write::Directory,
+        ..Scheme::LIST_IN_RACKS
+    };
+
     /// A pool of any memcached servers whose hash space follows the load: slices of its ring change hands under generations.
     pub const RING: Scheme = Scheme {
         placement: Placement::Ring,
@@ -219,7 +231,9 @@ impl Scheme {
             (Replication::PerRack, Read::Nearest, Write::HomeThenDelete) => Works(
                 "a read that begins after a write was acknowledged never shows an older value",
             ),
-            (Replication::PerRack, Read::Nearest, Write::Notes | Write::Directory) => NotBuilt,
+            (Replication::PerRack, Read::Nearest, Write::Notes | Write::Directory) => Works(
+                "a register that may lose its value: nothing is read that an acknowledged write has replaced",
+            ),
             (Replication::PerRack, Read::Nearest, _) => {
                 Refused("a copy in another rack would stay old")
             }

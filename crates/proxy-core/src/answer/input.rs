@@ -22,6 +22,7 @@ use crate::ids::BackendId;
 use crate::pipe::backend::{Link, Peer};
 use crate::pipe::in_flight::{Ask, Asker, Progress};
 use crate::show::Unfit;
+use crate::under_way::crossing;
 use crate::under_way::limited::go_on_with_ripe;
 use crate::under_way::operation::step_answered;
 use crate::under_way::pace::unpace;
@@ -139,6 +140,11 @@ fn take_reply(
                 done(core, id);
                 return Ok(());
             }
+            if tag.asker == Asker::Crossing {
+                crossing::step_answered(core, now, id, &tag, (reply, raw))?;
+                done(core, id);
+                return Ok(());
+            }
             let hot_key = hot_key_of_mg(core, id);
             settle(core, now, id, reply, raw)?;
             if let Some((pool, key)) = hot_key {
@@ -146,13 +152,16 @@ fn take_reply(
             }
         }
         Ask::Values if matches!(request.progress, Progress::Shared(_)) => {
-            return shared_values(core, now, id, reply, raw);
+            shared_values(core, now, id, reply, raw)?;
         }
         Ask::Values => take_values(core, id, reply, raw)?,
         Ask::Copies => take_copies(core, now, id, reply, raw)?,
         Ask::Hot => hot_reply(core, now, id, reply, raw)?,
         Ask::Quiet => take_quiet(core, now, id, reply, raw)?,
         Ask::Flush => flush_reply(core, now, id, reply, raw)?,
+    }
+    if core.pools.crosses() {
+        crossing::go_on_with_met(core, now);
     }
     release(core, now, client);
     Ok(())

@@ -194,8 +194,9 @@ pub(crate) fn lose(core: &mut ProxyCore, now: Instant, id: BackendId, loss: Loss
     let may_repeat = |(question, is_written): &(Question, bool)| {
         may_repeat(question, *is_written, now) && (takes_again || question.tag.is_read)
     };
-    // What a step may have left behind is a placeholder, or the item that is the present one.
-    let is_step = |lost: &(Question, bool)| lost.0.tag.asker == Asker::Step;
+    // What a step may have left behind is a mark, or the item that is the present one.
+    let is_step =
+        |lost: &(Question, bool)| matches!(lost.0.tag.asker, Asker::Step | Asker::Crossing);
     for lost in questions
         .iter()
         .filter(|lost| !may_repeat(lost) && !is_step(lost))

@@ -68,12 +68,14 @@ fn quick_answer(
         return None;
     }
     let client = core.clients.get_mut(client_id)?;
+    let crosses = core.pools.crosses();
     let mut shelf = Shelf {
         client,
         counts: &mut core.counts,
         spare: &mut core.spare,
         grains: core.pools.grains_of(request.tag.pool),
         heard: rack.map(|rack| Heard::of(&request.tag, rack)),
+        crosses,
     };
     let taken = match &mut request.progress {
         Progress::Nothing => {
@@ -123,6 +125,8 @@ struct Shelf<'c> {
     grains: Option<&'c mut GrainCounts>,
     /// What is recorded of the answer, where any are recorded.
     heard: Option<Heard>,
+    /// What is not there may be in another rack.
+    crosses: bool,
 }
 
 /// How the application wants to see a value, and what else its place tells.
@@ -147,6 +151,9 @@ impl Shelf<'_> {
         let place = self.place(slot)?;
         let Place { show, note, .. } = place;
         if input.starts_with(text::END) {
+            if self.crosses {
+                return None;
+            }
             self.heard(note, question.len());
             self.carried(hash, Tally::GetMiss, question.len() + text::END.len());
             self.client.saw_answer(0);

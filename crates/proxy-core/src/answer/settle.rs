@@ -22,6 +22,7 @@ use crate::show::Unfit;
 use crate::show::kinds::{Show, Unasked};
 use crate::stats::counters::Tally;
 use crate::under_way::again::ask_home;
+use crate::under_way::crossing::goes_on;
 use crate::under_way::deletions::{delete_copies, deleted};
 use crate::under_way::operation::{Own, own_answered};
 use crate::under_way::park::hurry_parked;
@@ -78,6 +79,9 @@ fn settle_for(
     }
     if !core.takes_steps() {
         return show_or_keep(core, now, id, tag, reply, raw);
+    }
+    if core.pools.crosses() && goes_on(core, now, id, &tag, reply) {
+        return Ok(());
     }
     match own_answered(core, now, id, &tag, reply) {
         Own::Show => match unique_mask_of(core, id, &tag, reply) {
@@ -158,7 +162,13 @@ fn unique_mask_of(core: &mut ProxyCore, id: BackendId, tag: &Tag, reply: &Reply<
             }
         )
     );
-    if !is_shown || !core.pools.is_adaptive(tag.pool) {
+    if !is_shown {
+        return 0;
+    }
+    if let Some(racks) = core.pools.racks(tag.pool) {
+        return racks.unique_mask(racks.own());
+    }
+    if !core.pools.is_adaptive(tag.pool) {
         return 0;
     }
     let backend = core.backends.get_mut(id);
@@ -195,7 +205,7 @@ fn show_or_keep(
             Asker::CatchUp => caught_up(core, reply)?,
             Asker::Copy => filled(core, now, &tag, reply)?,
             Asker::Deletion => deleted(core, now, (id, &tag), reply)?,
-            Asker::Client | Asker::Step => {}
+            Asker::Client | Asker::Step | Asker::Crossing => {}
         }
         return Ok(());
     };

@@ -12,9 +12,11 @@
 //! and whatever else is asked ends the joining of what is before it. Workers of a cluster are asked by `request/question.rs`: there it does so
 //! for its own key alone. Each of those who share the answer to a replicated key's read judges it by his own ticket.
 
+use crate::across::seen_mark;
 use crate::answer::done::done;
 use crate::client::{Answered, State};
 use crate::composed::key_of_get;
+use crate::crossings::Met;
 use crate::ids::{BackendId, ClientId};
 use crate::limits::STREAM_MIN;
 use crate::pipe::in_flight::{Ask, Progress};
@@ -25,6 +27,7 @@ use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use core::{iter, mem};
 use evenkeel_protocol::{Reply, text};
+use evenkeel_schemes::locality::holder::Heard;
 use evenkeel_types::Instant;
 
 /// What those are answered for whom there is no memory: [`text::OUT_OF_MEMORY_WRITING`].
@@ -63,6 +66,16 @@ pub(crate) fn shared_values(
     let rename =
         askers.find_map(|(client, slot)| Some(clients.get_mut(client)?.slot(slot)?.rename));
     let rename = rename.and_then(|rename| core.routing.renames.get(rename));
+    let racks = core.pools.racks(tag.pool);
+    let found = match (racks, reply) {
+        (Some(racks), Reply::Value(value)) if show::is_hidden(rename, value) => {
+            Some(seen_mark(value.data, |token| {
+                racks.noted(racks.own(), token)
+            }))
+        }
+        (Some(racks), Reply::End) if racks.asks_on() => Some(Heard::Nothing),
+        _ => None,
+    };
     let (outcome, reply) = match reply {
         Reply::Value(value) if show::is_hidden(rename, value) => {
             core.counts.stats.placeholders_met += 1;
@@ -73,8 +86,22 @@ pub(crate) fn shared_values(
         _ => (Tally::Refused, reply),
     };
     request.saw(raw.len(), outcome);
+    let found = found.map(|found| (found, key_of_get(question).unwrap_or_default().to_vec()));
     if !is_value {
         done(core, id);
+    }
+    if let Some((found, key)) = found {
+        let askers = iter::once((tag.client, tag.slot)).chain(*others);
+        for (client, slot) in askers {
+            core.crossings.meet(Met {
+                client,
+                slot,
+                pool: tag.pool,
+                key: key.as_slice().into(),
+                found,
+            });
+        }
+        return Ok(());
     }
     share(core, tag.client, tag.slot, reply, raw);
     release(core, now, tag.client);

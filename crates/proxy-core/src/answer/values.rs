@@ -1,9 +1,11 @@
 //! The answer to a multi-get, line by line.
 
+use crate::across::seen_mark;
 use crate::answer::done::done;
 use crate::answer::front::show_front;
 use crate::client::{Answered, Client, State};
-use crate::composed::without_newline;
+use crate::composed::{key_of_get, without_newline};
+use crate::crossings::Met;
 use crate::ids::BackendId;
 use crate::pipe::in_flight::{GroupKey, Progress, SPACE};
 use crate::profile::Heard;
@@ -15,6 +17,10 @@ use crate::stats::counters::Tally;
 use crate::under_way::profile::{hear_key, hear_rest, rack_of};
 use crate::worker::ProxyCore;
 use evenkeel_protocol::{Reply, Value};
+use evenkeel_schemes::locality::holder::Heard as Holds;
+
+/// What is at a key's own place that is not answered.
+const NOTHING: Holds = Holds::Nothing;
 
 /// A line of the answer to a multi-get.
 pub(crate) fn take_values(
@@ -51,6 +57,15 @@ fn one_value(
     let tag = request.tag;
     let heard = Heard::of(&tag, rack);
     let mut client = core.clients.get_mut(tag.client);
+    let racks = core.pools.racks(tag.pool).cloned();
+    let asks_on = racks.as_ref().is_some_and(|racks| racks.asks_on());
+    let met = |slot, key: &[u8], found| Met {
+        client: tag.client,
+        slot,
+        pool: tag.pool,
+        key: key.into(),
+        found,
+    };
     let mut grains = core.pools.grains_of(tag.pool);
     let mut carried = |key: GroupKey, outcome, bytes| {
         if let Some(grains) = &mut grains {
@@ -79,12 +94,14 @@ fn one_value(
                 name_len,
                 &heard,
             );
-            if line[place] == *value.key {
+            if line[place.clone()] == *value.key {
                 break (key.slot, Some((key, len + raw.len())));
             }
             carried(key, Tally::GetMiss, len);
             group.missed += 1;
-            if let Some(client) = &mut client {
+            if asks_on {
+                core.crossings.meet(met(key.slot, &line[place], NOTHING));
+            } else if let Some(client) = &mut client {
                 let answered = missed(client, &core.routing.renames, key.slot, b"");
                 client.set_state(key.slot, State::Done(answered));
             }
@@ -115,7 +132,13 @@ fn one_value(
         if let Progress::Group(group) = &mut request.progress {
             group.missed += 1;
         }
-        client.set_state(slot, State::Done(Answered::miss()));
+        match racks {
+            None => client.set_state(slot, State::Done(Answered::miss())),
+            Some(racks) => {
+                let found = seen_mark(value.data, |token| racks.noted(racks.own(), token));
+                core.crossings.meet(met(slot, value.key, found));
+            }
+        }
         return Ok(());
     }
     client.saw_answer(raw.len());
@@ -165,6 +188,30 @@ fn rest_of_values(core: &mut ProxyCore, id: BackendId, raw: &[u8], is_error: boo
         (_, false) => Tally::GetMiss,
     };
     let tag = request.tag;
+    if !is_error && core.pools.racks(tag.pool).is_some_and(|it| it.asks_on()) {
+        let line = without_newline(question);
+        let met = |slot, key: &[u8]| Met {
+            client: tag.client,
+            slot,
+            pool: tag.pool,
+            key: key.into(),
+            found: NOTHING,
+        };
+        match &request.progress {
+            Progress::Nothing => {
+                if let Some(key) = key_of_get(question) {
+                    core.crossings.meet(met(tag.slot, key));
+                }
+            }
+            Progress::Group(group) => {
+                let left = group.left();
+                left.for_each(|(key, place)| core.crossings.meet(met(key.slot, &line[place])));
+            }
+            Progress::Answered | Progress::Moved(_) | Progress::Shared(_) => {}
+        }
+        request.saw(raw.len(), outcome);
+        return done(core, id);
+    }
     if let (Progress::Group(group), Some(grains)) =
         (&request.progress, core.pools.grains_of(tag.pool))
     {

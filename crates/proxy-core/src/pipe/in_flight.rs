@@ -34,6 +34,8 @@ pub(crate) enum Asker {
     Client,
     /// A step of the operation that the tag's slot names.
     Step,
+    /// A step of the command between racks that the tag's slot names.
+    Crossing,
     /// What a server has missed is deleted there.
     CatchUp,
     /// A copy of a hot key is stored.
@@ -51,7 +53,7 @@ pub(crate) struct Tag {
     pub client: ClientId,
     /// The pool it was put to.
     pub pool: PoolId,
-    /// Which of the client's answers it is for; the first one if it is for several. Of a step its operation, of a copy which.
+    /// Which of the client's answers it is for; the first one if it is for several. Of a step its operation or command between racks, of a copy which.
     pub slot: u64,
     /// Placement hash of the key; of [`Ask::Values`] for one key that by which a list has dealt it out.
     pub hash: KeyHash,

@@ -143,6 +143,7 @@ impl Pools {
         let unasked = Unasked {
             cas: adds && !flags.has(b'c'),
             flags: adds && flags.has(b'v') && !flags.has(b'f'),
+            value: false,
         };
         (has_room && is_of_copy, unasked)
     }

@@ -12,6 +12,7 @@ pub(crate) mod hot;
 mod left;
 mod plain;
 pub(crate) mod pools;
+pub(crate) mod racks;
 pub(crate) mod sent;
 pub(crate) mod steady;
 
@@ -19,6 +20,7 @@ use bundled::Bundled;
 pub(crate) use evenkeel::EvenkeelPool;
 pub(crate) use followed::Followed;
 use grain_counts::GrainCounts;
+use racks::PoolRacks;
 use steady::SteadyPool;
 
 pub(crate) use left::LeftServers;
@@ -36,6 +38,7 @@ use evenkeel_hotkeys::client::ClientLeases;
 use evenkeel_hotkeys::plain::{PlainHotKeys, PlainMode};
 use evenkeel_schemes::Scheme;
 use evenkeel_schemes::generation::PREFIX_LEN;
+use evenkeel_schemes::locality::holder::Kind;
 use evenkeel_schemes::stage::{Stage, Step};
 use evenkeel_types::{Epoch, Instant, KeyHash};
 use std::sync::Arc;
@@ -61,6 +64,8 @@ pub(crate) struct Pool {
     pub grains: Option<GrainCounts>,
     /// The copies of its items, where there are any, or are supposed.
     pub bundled: Option<Bundled>,
+    /// The racks of which one holds each item, where its servers are those of one of them.
+    pub racks: Option<Arc<PoolRacks>>,
     /// Servers that it has had.
     pub left: LeftServers,
     /// No longer configured: kept until nothing that was asked of it is under way.
@@ -310,6 +315,12 @@ impl Pool {
     /// What is done with its keys.
     pub fn scheme(&self) -> Scheme {
         let has_replicas = self.settings.hot_keys.mode == PlainMode::On;
+        if let Some(racks) = &self.racks {
+            return match racks.kind {
+                Kind::Snoop => Scheme::LIST_WITH_NOTES,
+                Kind::Directory => Scheme::LIST_WITH_DIRECTORY,
+            };
+        }
         match &self.servers {
             Servers::Evenkeel(_) => Scheme::CLUSTER,
             Servers::Memcached(_) if self.settings.adaptive => Scheme::RING,

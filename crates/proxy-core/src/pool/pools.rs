@@ -8,6 +8,7 @@ use crate::output::{Outbox, Output};
 use crate::pipe::in_flight::{Asker, Tag};
 use crate::pool::bundled::Bundled;
 use crate::pool::grain_counts::GrainCounts;
+use crate::pool::racks::PoolRacks;
 use crate::pool::steady::SteadyPool;
 use crate::pool::{EvenkeelPool, Followed, MemcachedPool, Pool, Servers};
 use crate::ring::unique_mask;
@@ -33,6 +34,8 @@ pub(crate) struct Pools {
     warms: bool,
     /// Items of some pool have copies, or are supposed to.
     bundles: bool,
+    /// Items of some pool are held by one of several racks.
+    crosses: bool,
     /// A pool may have been told a step that is not acknowledged.
     may_be_behind: bool,
 }
@@ -211,6 +214,8 @@ impl Pools {
         self.warms = warms;
         let bundles = self.iter().any(|(_, pool)| pool.bundled.is_some());
         self.bundles = bundles;
+        let crosses = self.iter().any(|(_, pool)| pool.racks.is_some());
+        self.crosses = crosses;
         self.may_be_behind = warms || bundles;
     }
 
@@ -218,6 +223,21 @@ impl Pools {
     #[inline]
     pub fn bundles(&self) -> bool {
         self.bundles
+    }
+
+    /// Whether items of some pool are held by one of several racks.
+    #[inline]
+    pub fn crosses(&self) -> bool {
+        self.crosses
+    }
+
+    /// The racks of a pool of which one holds each item.
+    #[inline]
+    pub fn racks(&self, id: PoolId) -> Option<&Arc<PoolRacks>> {
+        match self.crosses {
+            true => self.get(id)?.racks.as_ref(),
+            false => None,
+        }
     }
 
     /// The copies of a pool's items, and its servers.
@@ -371,10 +391,13 @@ impl Pools {
             let pool = self.get(*pool);
             pool.is_some_and(|pool| pool.settings.allow_flush)
         };
-        written
+        let allowed = written
             .filter(allows)
-            .map(|pool| self.asked_for(pool))
-            .collect()
+            .flat_map(|pool| match self.racks(pool) {
+                Some(racks) => racks.pools().collect(),
+                None => vec![self.asked_for(pool)],
+            });
+        allowed.collect()
     }
 
     /// The servers that may hold a part of these pools.

@@ -198,7 +198,7 @@ pub(crate) fn touch(
             ask_new(core, now, &draft, |out, route| {
                 if way.as_meta() {
                     let line = unaware_of_recaching(ask::meta_get(out, key.sent), way);
-                    let line = match way.is_warmed() {
+                    let line = match way.has_marks() {
                         // They tell a mark.
                         true => line.flag(b'f').flag(b'c'),
                         false => line,
@@ -232,14 +232,17 @@ pub(crate) fn meta_get(core: &mut ProxyCore, now: Instant, id: ClientId, meta: &
         let (copies, unasked) = if way.as_meta() {
             // The version says whether an answer is older than one already shown. A line with as
             // many flags as there can be has no room for it; such a read then gets no lease.
-            let has_room =
-                meta.flags.iter().count() + usize::from(way.is_warmed()) < FLAG_COUNT_MAX;
-            if way.is_warmed() && !has_room {
+            // A mark is told by its flags, and where it leads by its value.
+            let reads_marks = core.pools.racks(way.pool).is_some();
+            let more = usize::from(way.has_marks()) + usize::from(reads_marks);
+            let has_room = meta.flags.iter().count() + more < FLAG_COUNT_MAX;
+            if way.has_marks() && !has_room {
                 return refuse(core, now, id, refused, text::FLAGS_TOO_LONG);
             }
             let unasked = Unasked {
                 cas: has_room && !meta.flags.has(b'c'),
-                flags: way.is_warmed() && !meta.flags.has(b'f'),
+                flags: way.has_marks() && !meta.flags.has(b'f'),
+                value: reads_marks && !meta.flags.has(b'v'),
             };
             (false, unasked)
         } else {
@@ -254,6 +257,7 @@ pub(crate) fn meta_get(core: &mut ProxyCore, now: Instant, id: ClientId, meta: &
             let line = ask::meta_get(out, key.sent).raw(flags);
             let line = if unasked.cas { line.flag(b'c') } else { line };
             let line = if unasked.flags { line.flag(b'f') } else { line };
+            let line = if unasked.value { line.flag(b'v') } else { line };
             line.raw(route).end();
         });
     });
@@ -270,7 +274,7 @@ pub(crate) fn meta_set(core: &mut ProxyCore, now: Instant, id: ClientId, meta: &
         quiet: false,
         unasked: Unasked {
             cas: !has_version,
-            flags: false,
+            ..Unasked::default()
         },
     };
     on_way(

@@ -110,7 +110,9 @@ pub(crate) fn ask_key(
         let rest = MultiGet { exptime, ..rest };
         let deletes = exptime.is_some() && core.pools.keeps_copies(way.pool);
         let is_plain = !way.as_meta() && !deletes;
-        let may_draft = is_plain || way.is_named() && exptime.is_none();
+        // What is told of a unique depends on the rack.
+        let tells_rack = rest.with_cas && core.pools.racks(way.pool).is_some();
+        let may_draft = is_plain || way.is_named() && exptime.is_none() && !tells_rack;
         if !(may_draft && draft_key(core, now, id, rest, way, key, show)) {
             ask_for_key(core, now, id, rest, way, key, show);
         }

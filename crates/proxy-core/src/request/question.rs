@@ -15,6 +15,7 @@ use crate::pool::{Pool, Servers};
 use crate::route_flags::RouteFlags;
 use crate::show::kinds::Show;
 use crate::under_way::by_stage::ask_by_stage;
+use crate::under_way::crossing;
 use crate::under_way::fail::fail;
 use crate::under_way::operation::begin_write;
 use crate::under_way::park::{await_owner, await_reads};
@@ -116,7 +117,8 @@ pub(crate) fn ask_new(
         write: write_ticket,
         ..Tag::new(draft.client, draft.pool, slot, draft.ask, now)
     };
-    if stage.is_some_and(Stage::takes_steps) && takes_steps(draft) {
+    let crosses = core.pools.racks(draft.pool).is_some();
+    if (stage.is_some_and(Stage::takes_steps) || crosses) && takes_steps(draft) {
         let mut bytes = Vec::new();
         write(&mut bytes, flags.text());
         tag.flags = flags.place(bytes.len(), draft.behind_flags);
@@ -128,6 +130,7 @@ pub(crate) fn ask_new(
         match core.clients.awaits_before(&tag) {
             // What it reads and writes at two places would not keep the order.
             true => await_reads(core, now, question),
+            false if crosses => crossing::begin_write(core, now, question),
             false => begin_write(core, now, question),
         }
         return release(core, now, draft.client);

@@ -27,7 +27,7 @@ pub(crate) fn refuses_mark(
     show: Show,
     flags: u32,
 ) -> bool {
-    if !way.is_warmed() || !mark::is_mark(flags) {
+    if !way.has_marks() || !mark::is_mark(flags) {
         return false;
     }
     core.counts.stats.flags_reserved += 1;

@@ -44,9 +44,9 @@ pub(crate) enum Tongue {
     Meta {
         /// They know our own flags.
         extended: bool,
-        /// What is not there is looked for at a former place.
-        warmed: bool,
-        /// Items may go by names of a ring.
+        /// Marks of ours may be there.
+        marked: bool,
+        /// A `get` goes as it came, and its answer may be a mark, or of an item by a name of a ring.
         named: bool,
     },
 }
@@ -174,13 +174,13 @@ impl WayTo {
         matches!(self.tongue, Tongue::Meta { extended: true, .. })
     }
 
-    /// Whether what is not there is looked for at a former pool.
+    /// Whether marks of ours may be there.
     #[inline]
-    pub fn is_warmed(&self) -> bool {
-        matches!(self.tongue, Tongue::Meta { warmed: true, .. })
+    pub fn has_marks(&self) -> bool {
+        matches!(self.tongue, Tongue::Meta { marked: true, .. })
     }
 
-    /// Whether items may go by names of a ring.
+    /// Whether a `get` goes as it came.
     #[inline]
     pub fn is_named(&self) -> bool {
         matches!(self.tongue, Tongue::Meta { named: true, .. })

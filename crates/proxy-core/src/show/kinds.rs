@@ -47,6 +47,8 @@ pub(crate) struct Unasked {
     pub cas: bool,
     /// Its client flags.
     pub flags: bool,
+    /// Its value.
+    pub value: bool,
 }
 
 /// A meta command.

@@ -311,8 +311,12 @@ fn meta_line(out: &mut Vec<u8>, reply: &MetaReply<'_>, hidden: &Hidden<'_>) {
         _ => false,
     };
     let renames = hidden.rename.filter(|_| flags.has(b'k'));
-    let line = match reply.value {
+    let value = reply.value.filter(|_| !hidden.unasked.value);
+    let line = match value {
         Some(value) => answer::meta_value(out, value.len()),
+        None if hidden.unasked.value && reply.value.is_some() => {
+            answer::meta(out, MetaStatus::Done)
+        }
         None => answer::meta(out, reply.status),
     };
     let is_as_sent = renames.is_none() && !b"GVcf".iter().any(|&l| hides(l) && flags.has(l));
@@ -331,7 +335,7 @@ fn meta_line(out: &mut Vec<u8>, reply: &MetaReply<'_>, hidden: &Hidden<'_>) {
             }
         })
     };
-    match reply.value {
+    match value {
         Some(value) => line.end_with(value),
         None => line.end(),
     }

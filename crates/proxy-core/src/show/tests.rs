@@ -21,6 +21,7 @@ const GET: Show = Show::Meta {
     unasked: Unasked {
         cas: true,
         flags: false,
+        value: false,
     },
 };
 

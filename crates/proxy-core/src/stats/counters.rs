@@ -82,6 +82,14 @@ counters! {
             fills_given_up => counter, "Items not brought because a server could not be asked.";
             placeholders_met => counter, "Reads and writes that met a placeholder of another fill.";
             operations_refused => counter, "Requests refused because too many that take several steps were under way.";
+            crossings => counter, "Requests that took steps between racks, in pools with the architecture `snoop` or `dir`: all writes, and reads of what the own rack does not hold.";
+            crossing_hits => counter, "Reads answered by another rack.";
+            crossing_notes_followed => counter, "Reads whose own place had a note that named another rack.";
+            crossing_notes_stored => counter, "Notes stored, in other racks and in directories.";
+            crossing_notes_dangling => counter, "Reads of another rack, named by a note, that had no item.";
+            crossing_locks_met => counter, "Locks of other commands that were met.";
+            crossings_busy => counter, "Requests answered with an error because others changed their key all the time.";
+            crossings_refused => counter, "Requests refused because their flags cannot be carried out between racks.";
             ttls_changed => counter, "Exptimes that a route changed, or that are short because the item is stored elsewhere.";
             requests_failed_over => counter, "Requests that went to another server because their key's own was out of use.";
             failovers_unsettled => counter, "Requests that did not go to another server, because their key's own, or the next one, was back for too short a time before.";

@@ -7,6 +7,7 @@ use crate::pipe::in_flight::Question;
 use crate::pool::Pool;
 use crate::ring::unique_mask;
 use crate::under_way::again::{ask_at, renew_ticket};
+use crate::under_way::crossing;
 use crate::under_way::fail::end_operation;
 use crate::under_way::operation::begin_write;
 use crate::under_way::park::hold;
@@ -26,6 +27,9 @@ pub(crate) fn ask_by_stage(core: &mut ProxyCore, now: Instant, mut question: Que
     let Some(pool) = core.pools.get(tag.pool) else {
         return ask_at(core, now, question, Err(Failure::Former));
     };
+    if pool.racks.is_some() && !tag.is_read {
+        return crossing::begin_write(core, now, question);
+    }
     let awaits_switch = pool.awaits_switch() && !tag.is_read;
     let stage = match &pool.former {
         // What its key is called depends on the stage.

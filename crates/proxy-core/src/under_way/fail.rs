@@ -2,6 +2,7 @@
 
 use crate::client::{Answered, HeldRead, State};
 use crate::config::OnDown;
+use crate::crossings::CrossingId;
 use crate::deletions::DeletionId;
 use crate::failure::Failure;
 use crate::operations::OperationId;
@@ -31,6 +32,11 @@ pub(crate) fn fail(core: &mut ProxyCore, question: Question, failure: &Failure) 
     if let Some(step) = OperationId::of_step(&question.tag) {
         core.operations.step_failed(step, failure.clone());
         // It hears of it when nothing else is being done.
+        return core.outbox.due_at(core.now);
+    }
+    if let Some(step) = CrossingId::of_step(&question.tag) {
+        let pool = question.tag.pool;
+        core.crossings.step_failed(step, pool, failure.clone());
         return core.outbox.due_at(core.now);
     }
     if let Some(deletion) = DeletionId::of(&question.tag) {

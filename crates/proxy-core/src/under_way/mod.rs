@@ -8,7 +8,7 @@
 //!   retry, flush, lines          after a pause; in rounds; a line for each server
 //!   by_stage                     at former servers or the pool's own
 //!   copies                       copies are filled and refreshed
-//!   operation                    in several steps
+//!   operation, crossing          in several steps; between racks
 //!   deletions                    copies are deleted behind a write
 //!   release                      what an application is shown, in the order asked
 //!   again                        the same once more, or at another place
@@ -23,6 +23,7 @@ pub(crate) mod apart;
 pub(crate) mod by_stage;
 pub(crate) mod catch_up;
 pub(crate) mod copies;
+pub(crate) mod crossing;
 pub(crate) mod deletions;
 pub(crate) mod era;
 pub(crate) mod fail;

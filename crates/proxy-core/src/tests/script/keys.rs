@@ -1,14 +1,27 @@
 //! What stands between braces, and how text becomes bytes.
 
+use crate::pool::racks::note_prefix;
 use crate::tests::world::{COPY_TOKEN, World, keys_of, placement};
-use crate::{Bundles, ServerList};
+use crate::{Bundles, DEFAULT_POOL, ServerList};
 use evenkeel_control::bundles::COPIES_MAX;
 use evenkeel_protocol::base64;
 use evenkeel_schemes::copies;
 use evenkeel_schemes::generation::name_prefix;
+use evenkeel_schemes::locality::topology::Rack;
+use evenkeel_schemes::mark;
 
 /// What names a ring in the names of its items: `{g2:k}` is what the item of `k` is called in generation 2, `{g2:k1}` that of `{k1}`.
 pub const INCARNATION: u64 = 7;
+
+/// A rack of this name: `{note:b}` is the value of a note that names it, `{u:b:7}` the unique 7 of one of its servers as applications see
+/// it. `{n:k}` is what the note of `k` is called in the directory of the first pool.
+pub fn rack_named(name: &str) -> Rack {
+    Rack {
+        name: name.to_owned(),
+        networks: Vec::new(),
+        is_central: false,
+    }
+}
 
 /// Names of keys by the servers that have them.
 pub struct Keys {
@@ -48,6 +61,18 @@ impl Keys {
             let key = self.named(key).unwrap_or_else(|| key.to_owned());
             let name = [&copies::name_prefix(COPY_TOKEN)[..], key.as_bytes()].concat();
             return String::from_utf8(name).ok();
+        }
+        if let Some(key) = name.strip_prefix("n:") {
+            let name = [&note_prefix(DEFAULT_POOL)[..], key.as_bytes()].concat();
+            return String::from_utf8(name).ok();
+        }
+        if let Some(rack) = name.strip_prefix("note:") {
+            let note = mark::note(rack_named(rack).token());
+            return String::from_utf8(note.to_vec()).ok();
+        }
+        if let Some((rack, unique)) = name.strip_prefix("u:").and_then(|it| it.split_once(':')) {
+            let unique: u64 = unique.parse().ok()?;
+            return Some((unique ^ rack_named(rack).unique_mask()).to_string());
         }
         if let Some(places) = name.strip_prefix('p') {
             return self.key_of_places(places);

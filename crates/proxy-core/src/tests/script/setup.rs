@@ -8,6 +8,8 @@
 //! route b: to b OPTION…       Keys that begin with `b:` go to that pool; `*` stands for all. Without a route for
 //!                             all keys, the others go to the first pool, which is called `default`.
 //! route no: denied
+//! racks snoop b c             The first pool is rack `a`, in which the proxy is, and the pools `b` and `c` are racks of their names; behind `dir=d` the
+//!                             directory is the pool `d`.
 //! list s2 s3                  Other servers for the first pool (of a memcached).
 //! ```
 //!
@@ -18,12 +20,13 @@
 //!
 //! Later `now` goes before what changes: `now list s2 s3`, `now allow_flush`.
 
-use super::keys::Keys;
+use super::keys::{Keys, rack_named};
 use crate::tests::world::{SOURCE, World, map, memcached};
 use crate::*;
 use core::time::Duration;
 use evenkeel_protocol::auth::{AuthMode, Credentials};
 use evenkeel_schemes::locality::topology::{Rack, Topology};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A world that is being described.
@@ -62,7 +65,7 @@ impl Setup {
             return Ok(true);
         };
         match words[0] {
-            "pool" | "list" => change(config, &words).map(|()| true),
+            "pool" | "list" | "racks" => change(config, &words).map(|()| true),
             "route" => {
                 self.routes.push(route(config, &words[1..])?);
                 Ok(true)
@@ -114,6 +117,22 @@ pub fn change(config: &mut ProxyConfig, words: &[&str]) -> Result<(), String> {
             options
                 .into_iter()
                 .try_for_each(|option| set(config, last, option))?;
+        }
+        ["racks", by, others @ ..] => {
+            let by = match by.split_once('=') {
+                Some((_, directory)) => HoldingBy::Directory(Arc::from(directory)),
+                None => HoldingBy::Snoop,
+            };
+            let names = [&["a"], others].concat();
+            let racks = names.iter().map(|name| rack_named(name)).collect();
+            let topology = Topology::new(racks).map_err(|error| error.to_string())?;
+            let named = |name: &str| topology.named(name).ok_or("there is no such rack");
+            let others = others
+                .iter()
+                .map(|name| Ok((named(name)?, Arc::from(*name))));
+            let (own, others) = (named("a")?, others.collect::<Result<_, &str>>()?);
+            config.pools[0].holding = Some(Arc::new(Holding { by, own, others }));
+            config.racks = Arc::new(Racks::new(topology, Some(own), BTreeMap::new()));
         }
         options => options
             .iter()

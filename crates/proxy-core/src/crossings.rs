@@ -1,0 +1,219 @@
+//! Commands on their way between the racks of a pool, one of which holds each item.
+//!
+//! What each asks next is decided by a pure machine ([`Machine`]); here is what it works with: the application's own request, what is
+//! asked where, and on which connection a unique was learnt there. `under_way/crossing.rs` asks and hears.
+
+use crate::failure::Failure;
+use crate::ids::{BackendId, ClientId, PoolId};
+use crate::limits::{OPERATION_BYTES_MAX, OPERATIONS_MAX};
+use crate::pipe::in_flight::{Asker, Question, Tag};
+use crate::pool::racks::PoolRacks;
+use crate::slab::{Key, Slab};
+use evenkeel_schemes::locality::holder::{Command, Heard, Machine, Site, Sites, Wish};
+use evenkeel_types::Instant;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Names one, also in the tag of a step, which nobody's connection asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CrossingId(Key);
+
+impl CrossingId {
+    /// As the slot in a step's tag.
+    pub fn slot(self) -> u64 {
+        self.0.to_number()
+    }
+
+    /// Whose step a request is, if it is one.
+    pub fn of_step(tag: &Tag) -> Option<Self> {
+        (tag.asker == Asker::Crossing).then_some(CrossingId(Key::of_number(tag.slot)))
+    }
+}
+
+/// A command on its way.
+#[derive(Debug)]
+pub(crate) struct Crossing {
+    pub machine: Machine,
+    pub wish: Wish,
+    /// The racks when it began.
+    pub racks: Arc<PoolRacks>,
+    /// The application's request, which is a meta command; its tag names who waits for the answer.
+    pub question: Question,
+    /// The key as it is stored.
+    pub key: Box<[u8]>,
+    /// Whether the application has its answer, and what is left is done for nobody.
+    pub is_told: bool,
+    /// The application's further requests wait for it.
+    pub holds_back: bool,
+    /// What is asked at present, or was asked last.
+    asked: Vec<Asked>,
+    /// What is asked when its pause is over.
+    pub paused: Option<(Command, Sites)>,
+    /// No further step begins from then on.
+    pub give_up: Instant,
+    /// Why a step failed.
+    pub failure: Option<Failure>,
+}
+
+/// What is asked at a site.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    site: Site,
+    command: Command,
+    /// The connection on which a unique was learnt there, and which of those to its server that is.
+    learnt_on: Option<(BackendId, u64)>,
+}
+
+impl Crossing {
+    /// One that has asked nothing yet.
+    pub fn new(
+        (machine, wish): (Machine, Wish),
+        racks: Arc<PoolRacks>,
+        question: Question,
+        key: Box<[u8]>,
+        (holds_back, give_up): (bool, Instant),
+    ) -> Self {
+        Crossing {
+            machine,
+            wish,
+            racks,
+            question,
+            key,
+            is_told: false,
+            holds_back,
+            asked: Vec::new(),
+            paused: None,
+            give_up,
+            failure: None,
+        }
+    }
+
+    /// What is asked at a site, or was asked there last.
+    pub fn asked_at(&self, site: Site) -> Option<Command> {
+        let mut asked = self.asked.iter();
+        asked.find(|it| it.site == site).map(|it| it.command)
+    }
+
+    /// A command is asked at a site.
+    pub fn ask(&mut self, site: Site, command: Command) {
+        match self.asked.iter_mut().find(|it| it.site == site) {
+            Some(asked) => asked.command = command,
+            None => self.asked.push(Asked {
+                site,
+                command,
+                learnt_on: None,
+            }),
+        }
+    }
+
+    /// A unique was learnt at a site on a connection.
+    pub fn learn(&mut self, site: Site, on: Option<(BackendId, u64)>) {
+        if let Some(asked) = self.asked.iter_mut().find(|it| it.site == site) {
+            asked.learnt_on = on;
+        }
+    }
+
+    /// The connection on which a unique was learnt at a site.
+    pub fn learnt_on(&self, site: Site) -> Option<(BackendId, u64)> {
+        self.asked.iter().find(|it| it.site == site)?.learnt_on
+    }
+}
+
+/// A read of one key whose own place has no item, which is to go on.
+#[derive(Debug)]
+pub(crate) struct Met {
+    pub client: ClientId,
+    pub slot: u64,
+    pub pool: PoolId,
+    pub key: Box<[u8]>,
+    pub found: Heard,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Crossings {
+    slab: Slab<Crossing>,
+    /// Bytes of their requests.
+    bytes: usize,
+    /// Those whose step at a site has failed, which have not heard it.
+    failed: Vec<(CrossingId, Site, Failure)>,
+    /// When pauses are over.
+    pauses: BTreeSet<(Instant, CrossingId)>,
+    /// Reads that have not begun to go on.
+    met: Vec<Met>,
+}
+
+impl Crossings {
+    /// Whether another one can begin that keeps so many bytes.
+    pub fn has_room(&self, len: usize) -> bool {
+        self.slab.len() < OPERATIONS_MAX && self.bytes + len <= OPERATION_BYTES_MAX
+    }
+
+    pub fn insert(&mut self, crossing: Crossing) -> CrossingId {
+        self.bytes += crossing.question.bytes.len();
+        CrossingId(self.slab.insert(crossing))
+    }
+
+    pub fn get(&self, id: CrossingId) -> Option<&Crossing> {
+        self.slab.get(id.0)
+    }
+
+    pub fn get_mut(&mut self, id: CrossingId) -> Option<&mut Crossing> {
+        self.slab.get_mut(id.0)
+    }
+
+    /// It is over.
+    pub fn remove(&mut self, id: CrossingId) {
+        if let Some(crossing) = self.slab.remove(id.0) {
+            self.bytes -= crossing.question.bytes.len();
+        }
+    }
+
+    /// A step could not be asked of a pool, or nobody knows what came of it.
+    pub fn step_failed(&mut self, id: CrossingId, pool: PoolId, failure: Failure) {
+        let crossing = self.slab.get(id.0);
+        if let Some(site) = crossing.and_then(|crossing| crossing.racks.site_of(pool)) {
+            self.failed.push((id, site, failure));
+        }
+    }
+
+    /// The next one that is to hear that.
+    pub fn pop_failed(&mut self) -> Option<(CrossingId, Site, Failure)> {
+        self.failed.pop()
+    }
+
+    /// It goes on at that time.
+    pub fn pause(&mut self, id: CrossingId, until: Instant) {
+        self.pauses.insert((until, id));
+    }
+
+    /// The next one whose pause is over.
+    pub fn pop_paused(&mut self, now: Instant) -> Option<CrossingId> {
+        let (until, id) = *self.pauses.first()?;
+        (until <= now).then(|| {
+            self.pauses.pop_first();
+            id
+        })
+    }
+
+    /// When the first pause is over.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.pauses.first().map(|(until, _)| *until)
+    }
+
+    /// A read is to go on.
+    pub fn meet(&mut self, met: Met) {
+        self.met.push(met);
+    }
+
+    /// The reads that are to go on, in the order in which they were met.
+    pub fn take_met(&mut self) -> Vec<Met> {
+        core::mem::take(&mut self.met)
+    }
+
+    /// Whether any works with a pool. O(commands under way).
+    pub fn use_pool(&self, pool: PoolId) -> bool {
+        let mut crossings = self.slab.iter().map(|(_, crossing)| crossing);
+        crossings.any(|crossing| crossing.racks.uses(pool))
+    }
+}

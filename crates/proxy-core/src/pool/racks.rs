@@ -1,0 +1,141 @@
+//! The racks of a pool of which one holds each item: which pool each place of a key belongs to.
+
+use crate::ids::PoolId;
+use crate::racks::Racks as Known;
+use evenkeel_schemes::locality::holder::{Kind, Racks, Site};
+use evenkeel_schemes::locality::topology::{Rack, RackId};
+use evenkeel_schemes::name::{self, prefix};
+use evenkeel_types::KeyHash;
+
+/// Bytes before a key in the name of its note in a directory.
+pub(crate) const NOTE_PREFIX_LEN: usize = name::Kind::Note.prefix_len();
+
+/// Bits of a note's token: the letters of a ring's incarnation. Those of a generation are 0.
+const NOTE_TOKEN_BITS: u32 = 48;
+
+/// What stands before a key in the name of its note, in a pool of this name.
+pub(crate) fn note_prefix(pool: &str) -> [u8; NOTE_PREFIX_LEN] {
+    let token = KeyHash::of(pool.as_bytes()).0 & ((1 << NOTE_TOKEN_BITS) - 1);
+    prefix(name::Kind::Note, token.into())
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct PoolRacks {
+    pub kind: Kind,
+    /// As its machines see them.
+    pub racks: Racks,
+    own: RackId,
+    places: Vec<Place>,
+    /// What stands before a key in its note's name. Pools that share a directory have different ones.
+    note_prefix: [u8; NOTE_PREFIX_LEN],
+}
+
+/// Where a site's commands go.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    site: Site,
+    pool: PoolId,
+    /// The token of its rack.
+    token: u64,
+    /// What its uniques are combined with (exclusive or) where applications see them.
+    unique_mask: u64,
+}
+
+impl PoolRacks {
+    /// The pool of this name in the rack `own`; `pools` are those of the racks, its own among them.
+    pub fn new(
+        (kind, name): (Kind, &str),
+        own: RackId,
+        pools: &[(RackId, PoolId)],
+        directory: Option<PoolId>,
+        known: &Known,
+    ) -> Self {
+        let place_of = |&(rack, pool): &(RackId, PoolId)| {
+            let found = known.topology().get(rack);
+            Place {
+                site: Site::Rack(rack),
+                pool,
+                token: found.map_or(0, Rack::token),
+                unique_mask: found.map_or(0, Rack::unique_mask),
+            }
+        };
+        let directory = directory.map(|pool| Place {
+            site: Site::Directory,
+            pool,
+            token: 0,
+            unique_mask: 0,
+        });
+        PoolRacks {
+            kind,
+            racks: Racks::new(own, pools.iter().map(|(rack, _)| *rack)),
+            own,
+            places: pools.iter().map(place_of).chain(directory).collect(),
+            note_prefix: note_prefix(name),
+        }
+    }
+
+    /// The place in the own rack.
+    pub fn own(&self) -> Site {
+        Site::Rack(self.own)
+    }
+
+    /// The pool that a site's commands are put to.
+    pub fn pool_of(&self, site: Site) -> Option<PoolId> {
+        self.at(site).map(|place| place.pool)
+    }
+
+    /// The site whose commands are put to a pool.
+    pub fn site_of(&self, pool: PoolId) -> Option<Site> {
+        let place = self.places.iter().find(|place| place.pool == pool);
+        place.map(|place| place.site)
+    }
+
+    /// The pools of all racks, not of the directory.
+    pub fn pools(&self) -> impl Iterator<Item = PoolId> {
+        let racks = self.places.iter().filter(|it| it.site != Site::Directory);
+        racks.map(|place| place.pool)
+    }
+
+    /// Whether it puts commands to a pool.
+    pub fn uses(&self, pool: PoolId) -> bool {
+        self.site_of(pool).is_some()
+    }
+
+    /// What uniques of a site are combined with where applications see them.
+    pub fn unique_mask(&self, site: Site) -> u64 {
+        self.at(site).map_or(0, |place| place.unique_mask)
+    }
+
+    /// What stands for a rack in notes.
+    pub fn token(&self, rack: RackId) -> u64 {
+        self.at(Site::Rack(rack)).map_or(0, |place| place.token)
+    }
+
+    /// The rack to which a note at a site leads: none where that is the site itself, or no rack of the pool.
+    pub fn noted(&self, at: Site, token: u64) -> Option<RackId> {
+        let mut places = self.places.iter();
+        let found = places.find_map(|place| match place.site {
+            Site::Rack(rack) if place.token == token => Some(rack),
+            _ => None,
+        });
+        found.filter(|rack| Site::Rack(*rack) != at)
+    }
+
+    /// Whether a read whose own place has nothing goes on.
+    pub fn asks_on(&self) -> bool {
+        self.kind == Kind::Directory
+    }
+
+    /// What a key is called at a site.
+    pub fn name(&self, site: Site, key: &[u8]) -> Vec<u8> {
+        match site {
+            Site::Rack(_) => key.to_vec(),
+            Site::Directory => [&self.note_prefix, key].concat(),
+        }
+    }
+
+    fn at(&self, site: Site) -> Option<&Place> {
+        self.places.iter().find(|place| place.site == site)
+    }
+}

@@ -1,0 +1,546 @@
+//! Commands between racks: asking what their machines say, and telling them what came of it.
+//!
+//! An application's command that its own place cannot answer alone is kept aside ([`Crossings`](crate::crossings::Crossings)). Its steps,
+//! the application's own command among them, are requests of nobody's connection, each put to the pool of its site: the answer tells the
+//! site by that pool. Several may be under way side by side.
+//!
+//! All that counts on a unique goes over the connection on which it was learnt there. If that is another one by now, the condition is taken
+//! not to hold: a server that was started anew counts its uniques anew.
+
+use crate::across::{
+    Words, answer_without, found_here, get, heard_of_own, heard_of_step, is_hidden, own, wish_of,
+};
+use crate::client::{Answered, State};
+use crate::composed::parse_own;
+use crate::crossings::{Crossing, CrossingId, Met};
+use crate::failure::{Failure, NO_CROSSING, NO_NOTE};
+use crate::ids::{BackendId, RouteId};
+use crate::pipe::backend::Backend;
+use crate::pipe::in_flight::{Ask, Asker, Progress, Question, Tag};
+use crate::pool::racks::NOTE_PREFIX_LEN;
+use crate::show;
+use crate::show::Unfit;
+use crate::stats::counters::Tally;
+use crate::under_way::again::ask_at;
+use crate::under_way::fail::fail;
+use crate::under_way::release::release;
+use crate::warm::{with_masked_unique, with_status};
+use crate::worker::ProxyCore;
+use core::time::Duration;
+use evenkeel_protocol::{
+    KEY_LEN_MAX, KeyScratch, Limits, MetaStatus, Reply, ReplyOutcome, Request, StoreMode,
+    parse_reply,
+};
+use evenkeel_schemes::locality::holder::{
+    Command, Heard, Kind, Machine, Next, Shown, Site, Sites, Wish,
+};
+use evenkeel_types::{Instant, KeyHash};
+
+/// Shortest pause before a command begins anew, and how much longer it may be.
+const PAUSE: (Duration, Duration) = (Duration::from_micros(200), Duration::from_micros(1800));
+
+/// A request that may change something is asked in a pool over racks. It is answered here.
+#[inline(never)]
+pub(crate) fn begin_write(core: &mut ProxyCore, now: Instant, question: Question) {
+    let mut scratch = KeyScratch::default();
+    let Some((wish, key)) = wish_of(&question.bytes, &mut scratch) else {
+        core.counts.stats.crossings_refused += 1;
+        return answer(core, &question, NO_CROSSING);
+    };
+    let key: Box<[u8]> = key.into();
+    let Some(racks) = core.pools.racks(question.tag.pool).cloned() else {
+        return fail(core, question, &Failure::Former);
+    };
+    if racks.kind == Kind::Directory && key.len() + NOTE_PREFIX_LEN > KEY_LEN_MAX {
+        core.counts.stats.keys_unnamed += 1;
+        return answer(core, &question, NO_NOTE);
+    }
+    let (machine, next) = Machine::of_write(racks.kind, wish, racks.racks);
+    begin(core, now, (machine, wish, next), question, key);
+}
+
+/// An answer to an application's read in a pool over racks, if it is one that goes on: then that begins.
+pub(crate) fn goes_on(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: BackendId,
+    tag: &Tag,
+    reply: &Reply<'_>,
+) -> bool {
+    let Reply::Meta(meta) = reply else {
+        return false;
+    };
+    let Some(racks) = core.pools.racks(tag.pool).filter(|_| tag.is_read) else {
+        return false;
+    };
+    let own = racks.own();
+    let Some(found) = found_here(meta, |token| racks.noted(own, token)) else {
+        return false;
+    };
+    if found == Heard::Nothing && !racks.asks_on() {
+        return false;
+    }
+    let question = core.backends.get_mut(id).and_then(|backend| {
+        let (question, _) = backend.awaited()?;
+        Some(question.to_vec())
+    });
+    let Some(bytes) = question else {
+        return false;
+    };
+    let mut scratch = KeyScratch::default();
+    let Some(Request::MetaGet(meta)) = parse_own(&bytes) else {
+        return false;
+    };
+    let key: Box<[u8]> = meta.key.decode(&mut scratch).into();
+    let question = Question {
+        tag: *tag,
+        bytes,
+        progress: Progress::Nothing,
+    };
+    begin_read(core, now, question, key, found);
+    true
+}
+
+/// Lets the reads go on that have been met.
+pub(crate) fn go_on_with_met(core: &mut ProxyCore, now: Instant) {
+    for met in core.crossings.take_met() {
+        let Met {
+            client,
+            slot,
+            pool,
+            key,
+            found,
+        } = met;
+        let route = core.clients.get_mut(client).and_then(|client| {
+            let slot = client.slot(slot)?;
+            Some(slot.route)
+        });
+        let Some(route) = route else { continue };
+        let tag = Tag {
+            is_read: true,
+            route,
+            ..Tag::new(client, pool, slot, Ask::Single, now)
+        };
+        let question = Question {
+            tag,
+            bytes: get(&key),
+            progress: Progress::Nothing,
+        };
+        begin_read(core, now, question, key, found);
+        release(core, now, client);
+    }
+}
+
+/// A read has found this at its own place.
+fn begin_read(
+    core: &mut ProxyCore,
+    now: Instant,
+    question: Question,
+    key: Box<[u8]>,
+    found: Heard,
+) {
+    let Some(racks) = core.pools.racks(question.tag.pool).cloned() else {
+        return fail(core, question, &Failure::Former);
+    };
+    let stats = &mut core.counts.stats;
+    match found {
+        Heard::Note(..) => stats.crossing_notes_followed += 1,
+        Heard::Lock(_) => stats.crossing_locks_met += 1,
+        _ => {}
+    }
+    let has_no_note = key.len() + NOTE_PREFIX_LEN > KEY_LEN_MAX;
+    if racks.kind == Kind::Directory && has_no_note {
+        // Nobody has stored it either.
+        return show_without(core, &question, false);
+    }
+    let (machine, next) = Machine::of_read(racks.kind, racks.racks, found);
+    begin(core, now, (machine, Wish::Read, next), question, key);
+}
+
+/// Begins, unless there are too many: then its request has failed.
+fn begin(
+    core: &mut ProxyCore,
+    now: Instant,
+    (machine, wish, next): (Machine, Wish, Next),
+    question: Question,
+    key: Box<[u8]>,
+) {
+    let tag = question.tag;
+    let Some(racks) = core.pools.racks(tag.pool).cloned() else {
+        return fail(core, question, &Failure::Former);
+    };
+    if !core.crossings.has_room(question.bytes.len()) {
+        core.counts.stats.operations_refused += 1;
+        return fail(core, question, &Failure::Overloaded);
+    }
+    core.counts.stats.crossings += 1;
+    let holds_back = wish != Wish::Read;
+    if let Some(client) = core.clients.get_mut(tag.client) {
+        client.parked += usize::from(holds_back);
+    }
+    let give_up = deadline(core, now, &tag);
+    let crossing = Crossing::new((machine, wish), racks, question, key, (holds_back, give_up));
+    let id = core.crossings.insert(crossing);
+    go_on(core, now, id, next);
+}
+
+/// When a request is given up that is asked now of a pool.
+fn deadline(core: &ProxyCore, now: Instant, tag: &Tag) -> Instant {
+    let pool = core.pools.get(tag.pool);
+    now + pool.map_or(Duration::ZERO, |pool| pool.settings.request_timeout)
+}
+
+/// A step is answered.
+#[inline(never)]
+pub(crate) fn step_answered(
+    core: &mut ProxyCore,
+    now: Instant,
+    backend: BackendId,
+    tag: &Tag,
+    (reply, raw): (&Reply<'_>, &[u8]),
+) -> Result<(), Unfit> {
+    let Some(id) = CrossingId::of_step(tag) else {
+        return Ok(());
+    };
+    let Some(crossing) = core.crossings.get_mut(id) else {
+        return Ok(());
+    };
+    let racks = &crossing.racks;
+    let Some(site) = racks.site_of(tag.pool) else {
+        return Ok(());
+    };
+    let Some(command) = crossing.asked_at(site) else {
+        return Ok(());
+    };
+    let noted = |token| racks.noted(site, token);
+    let heard = match command {
+        Command::Own(_) => heard_of_own(crossing.wish, command.is_bound(), reply, noted),
+        _ => heard_of_step(command, reply, noted).ok_or(Unfit)?,
+    };
+    let connection = core.backends.get(backend);
+    if heard == Heard::Failed {
+        let name = connection.map_or_else(String::new, |it| it.name.clone());
+        crossing.failure = Some(Failure::Refused(name));
+    }
+    if matches!(
+        heard,
+        Heard::Item(_) | Heard::Lock(_) | Heard::Note(..) | Heard::Done(_)
+    ) {
+        let connection = connection.map(Backend::connection);
+        crossing.learn(site, connection.map(|connection| (backend, connection)));
+    }
+    let mut next = crossing.machine.hear(site, heard);
+    count(core, id, (site, command), heard);
+    if next.show == Some(Shown::Own) && matches!(command, Command::Own(_)) {
+        next.show = None;
+        show_own(core, now, id, site, (reply, raw))?;
+    }
+    go_on(core, now, id, next);
+    Ok(())
+}
+
+/// A quiet command of an application's was carried out, or has found nothing: it is told neither.
+pub(crate) fn quiet_answered(
+    core: &mut ProxyCore,
+    now: Instant,
+    backend: BackendId,
+    tag: &Tag,
+) -> Result<(), Unfit> {
+    let done = b"HD\r\n";
+    with_parsed(done, |reply| {
+        step_answered(core, now, backend, tag, (reply, done))
+    })
+}
+
+/// Tells commands whose steps have failed, and asks again what has paused.
+#[inline(never)]
+pub(crate) fn go_on_with_crossings(core: &mut ProxyCore, now: Instant) {
+    while let Some((id, site, failure)) = core.crossings.pop_failed() {
+        if let Some(crossing) = core.crossings.get_mut(id) {
+            crossing.failure = Some(failure);
+            hear(core, now, id, site, Heard::Failed);
+        }
+    }
+    while let Some(id) = core.crossings.pop_paused(now) {
+        let crossing = core.crossings.get_mut(id);
+        if let Some((command, sites)) = crossing.and_then(|crossing| crossing.paused.take()) {
+            ask(core, now, id, command, sites);
+        }
+    }
+}
+
+fn hear(core: &mut ProxyCore, now: Instant, id: CrossingId, site: Site, heard: Heard) {
+    let Some(crossing) = core.crossings.get_mut(id) else {
+        return;
+    };
+    let next = crossing.machine.hear(site, heard);
+    go_on(core, now, id, next);
+}
+
+/// Counts what a step has come to.
+fn count(core: &mut ProxyCore, id: CrossingId, (site, command): (Site, Command), heard: Heard) {
+    let stats = &mut core.counts.stats;
+    match (command, heard) {
+        (Command::Note(..), Heard::Done(_)) => stats.crossing_notes_stored += 1,
+        (Command::Look, Heard::Lock(_)) => stats.crossing_locks_met += 1,
+        (Command::Own(_), heard) => {
+            let crossing = core.crossings.get(id);
+            let is_read =
+                crossing.is_some_and(|it| it.wish == Wish::Read && it.racks.own() != site);
+            match heard {
+                Heard::Item(_) if is_read => stats.crossing_hits += 1,
+                _ if is_read => stats.crossing_notes_dangling += 1,
+                _ => {}
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Shows, asks and ends, as the machine says.
+fn go_on(core: &mut ProxyCore, now: Instant, id: CrossingId, next: Next) {
+    if let Some(shown) = next.show {
+        show_to_application(core, now, id, shown);
+    }
+    if let Some((command, sites)) = next.ask {
+        match core.crossings.get_mut(id) {
+            Some(crossing) if next.pauses => {
+                crossing.paused = Some((command, sites));
+                let longer = PAUSE.1.as_micros() as u32;
+                let longer = Duration::from_micros((core.random.u32() % longer).into());
+                let until = now + PAUSE.0 + longer;
+                core.crossings.pause(id, until);
+                core.outbox.due_at(until);
+            }
+            _ => ask(core, now, id, command, sites),
+        }
+    }
+    let crossing = core.crossings.get(id);
+    if crossing.is_some_and(|crossing| crossing.machine.is_over()) {
+        core.crossings.remove(id);
+    }
+}
+
+/// Asks a command at each of these sites.
+fn ask(core: &mut ProxyCore, now: Instant, id: CrossingId, command: Command, sites: Sites) {
+    for site in sites.iter() {
+        if let Some(heard) = ask_at_site(core, now, id, command, site) {
+            hear(core, now, id, site, heard);
+        }
+    }
+}
+
+/// Asks a command at a site. What came of it where that is known at once.
+fn ask_at_site(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: CrossingId,
+    command: Command,
+    site: Site,
+) -> Option<Heard> {
+    let nonce = core.random.u64();
+    let crossing = core.crossings.get_mut(id)?;
+    if now >= crossing.give_up && !crossing.is_told {
+        return Some(Heard::Failed);
+    }
+    crossing.ask(site, command);
+    let racks = &crossing.racks;
+    let pool = racks.pool_of(site)?;
+    let name = racks.name(site, &crossing.key);
+    let (target, _) = core.pools.place(pool, &name);
+    if command.is_bound() {
+        let on = target.as_ref().ok().and_then(|&to| {
+            let backend = core.backends.get(to)?;
+            Some((to, backend.connection()))
+        });
+        if on.is_none() || on != crossing.learnt_on(site) {
+            return Some(Heard::Refused);
+        }
+    }
+    let asked = crossing.question.tag;
+    let (bytes, ask) = match command {
+        Command::Own(condition) => {
+            let mask = racks.unique_mask(site);
+            let bytes = own(&crossing.question, crossing.wish, condition, mask);
+            (bytes, asked.ask)
+        }
+        _ => {
+            let words = Words {
+                name: &name,
+                nonce,
+                token: match command {
+                    Command::Note(rack, _) => racks.token(rack),
+                    _ => 0,
+                },
+                // A set replaces whatever mark is at its own place.
+                reads_notes: crossing.wish != Wish::Set || site == Site::Directory,
+            };
+            (words.compose(command), Ask::Single)
+        }
+    };
+    let is_own = matches!(command, Command::Own(_));
+    let give_up = now + core.pools.get(pool)?.settings.request_timeout;
+    let tag = Tag {
+        hash: KeyHash::of(&name),
+        ask,
+        is_read: command == Command::Look || is_own && asked.is_read,
+        is_bound: command.is_bound(),
+        route: match is_own {
+            true => asked.route,
+            false => RouteId::NONE,
+        },
+        ..Tag::ours(Asker::Crossing, pool, id.slot(), give_up)
+    };
+    let question = Question {
+        tag,
+        bytes,
+        progress: Progress::Nothing,
+    };
+    ask_at(core, now, question, target);
+    None
+}
+
+/// Tells the application what its own command was answered at a site.
+fn show_own(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: CrossingId,
+    site: Site,
+    (reply, raw): (&Reply<'_>, &[u8]),
+) -> Result<(), Unfit> {
+    let Some(crossing) = core.crossings.get(id) else {
+        return Ok(());
+    };
+    let tag = crossing.question.tag;
+    let bound = matches!(crossing.asked_at(site), Some(Command::Own(Some(_))));
+    let is_gone = matches!(reply, Reply::Meta(meta) if meta.status == MetaStatus::NotFound);
+    // With a condition a replace is a compare-and-swap to servers.
+    let is_replace = |request: &Request<'_>| matches!(request, Request::MetaSet(meta) if meta.flags.store_mode() != StoreMode::Set);
+    let asked = parse_own(&crossing.question.bytes);
+    let is_not_stored = bound && is_gone && asked.as_ref().is_some_and(is_replace);
+    let mask = match reply {
+        Reply::Meta(meta) if meta.flags.has(b'c') => crossing.racks.unique_mask(site),
+        _ => 0,
+    };
+    let question = Question {
+        tag,
+        bytes: crossing.question.bytes.clone(),
+        progress: Progress::Nothing,
+    };
+    told(core, id);
+    let mut show = |reply: &Reply<'_>, raw: &[u8]| put(core, &question, (reply, raw));
+    match is_not_stored {
+        true => with_status(raw, b"NS", |reply, raw| show(reply, raw))?,
+        false if mask != 0 => with_masked_unique(raw, mask, |reply, raw| show(reply, raw))?,
+        false => show(reply, raw)?,
+    }
+    release(core, now, tag.client);
+    Ok(())
+}
+
+/// Tells the application what it is not its own command that was answered.
+fn show_to_application(core: &mut ProxyCore, now: Instant, id: CrossingId, shown: Shown) {
+    let Some(crossing) = core.crossings.get_mut(id) else {
+        return;
+    };
+    let failure = match shown {
+        Shown::Own | Shown::Miss | Shown::NotStored => None,
+        Shown::Busy => Some(Failure::Contended),
+        Shown::Failed(_) => Some(crossing.failure.take().unwrap_or(Failure::ManySteps)),
+    };
+    let tag = crossing.question.tag;
+    let question = Question {
+        tag,
+        bytes: crossing.question.bytes.clone(),
+        progress: Progress::Nothing,
+    };
+    told(core, id);
+    match failure {
+        Some(failure) => {
+            let is_busy = failure == Failure::Contended;
+            core.counts.stats.crossings_busy += u64::from(is_busy);
+            fail(core, question, &failure);
+        }
+        None => show_without(core, &question, shown == Shown::NotStored),
+    }
+    release(core, now, tag.client);
+}
+
+/// Puts where the answer was to go what a command is answered whose key has no item, or has one where it was to have none.
+fn show_without(core: &mut ProxyCore, question: &Question, is_there: bool) {
+    let Some(raw) = answer_without(question, is_there) else {
+        return;
+    };
+    let shown = with_parsed(&raw, |reply| put(core, question, (reply, &raw)));
+    debug_assert_eq!(shown, Ok(()), "an answer of ours fits");
+}
+
+/// Puts an answer where it was to go.
+fn put(
+    core: &mut ProxyCore,
+    question: &Question,
+    (reply, raw): (&Reply<'_>, &[u8]),
+) -> Result<(), Unfit> {
+    let tag = &question.tag;
+    let client = core.clients.get_mut(tag.client);
+    let Some(slot) = client.and_then(|client| client.slot(tag.slot)) else {
+        return Ok(());
+    };
+    let rename = core.routing.renames.get(slot.rename);
+    let mut bytes = core.spare.take();
+    let tally = show::compose(&mut bytes, slot.show, rename, &question.bytes, reply, raw)?;
+    if is_hidden(question, reply) {
+        bytes.clear();
+    }
+    let answered = Answered {
+        bytes,
+        is_error: show::is_error(reply),
+        tally,
+    };
+    put_answered(core, tag, answered);
+    Ok(())
+}
+
+fn put_answered(core: &mut ProxyCore, tag: &Tag, answered: Answered) {
+    if let Some(client) = core.clients.get_mut(tag.client) {
+        client.saw_answer(answered.bytes.len());
+        client.set_state(tag.slot, State::Done(answered));
+    }
+}
+
+/// Puts an error where the answer was to go.
+fn answer(core: &mut ProxyCore, question: &Question, words: &[u8]) {
+    let client = core.clients.get_mut(question.tag.client);
+    let slot = client.and_then(|client| client.slot(question.tag.slot));
+    if let Some(show) = slot.map(|slot| slot.show) {
+        let answered = Answered {
+            tally: Tally::Nothing,
+            ..Answered::error(show::refusal(show, words.to_vec()))
+        };
+        put_answered(core, &question.tag, answered);
+    }
+}
+
+/// Its application has its answer, or is about to: what it asked next may go on.
+fn told(core: &mut ProxyCore, id: CrossingId) {
+    let Some(crossing) = core.crossings.get_mut(id) else {
+        return;
+    };
+    crossing.is_told = true;
+    let holds_back = core::mem::take(&mut crossing.holds_back);
+    let client = crossing.question.tag.client;
+    if let Some(client) = core.clients.get_mut(client).filter(|_| holds_back) {
+        client.parked -= 1;
+    }
+}
+
+/// Does something with a reply of ours.
+fn with_parsed(
+    raw: &[u8],
+    take: impl FnOnce(&Reply<'_>) -> Result<(), Unfit>,
+) -> Result<(), Unfit> {
+    match parse_reply(raw, &Limits::default()) {
+        ReplyOutcome::Reply { reply, .. } => take(&reply),
+        _ => Err(Unfit),
+    }
+}
