@@ -5,10 +5,11 @@
 
 use crate::composed::{announced, parse_own};
 use crate::pipe::in_flight::{Ask, Question};
-use crate::warm::{bind, is_marked, mask_condition};
+use crate::warm::{condition_on, is_marked, mask_condition};
 use evenkeel_protocol::compose::{MetaLine, answer, request as ask};
 use evenkeel_protocol::{
-    KeyScratch, Meta, MetaReply, MetaStatus, Reply, Request, SentKey, StoreMode, text,
+    FLAG_COUNT_MAX_MS, KeyScratch, Meta, MetaReply, MetaStatus, Reply, Request, SentKey, StoreMode,
+    text,
 };
 use evenkeel_schemes::locality::holder::{Command, Heard, Over, Wish};
 use evenkeel_schemes::locality::topology::RackId;
@@ -97,7 +98,10 @@ pub(crate) fn own(question: &Question, wish: Wish, condition: Option<u64>, mask:
                 // What it stores in place of is there.
                 remove_mode(&mut bytes);
             }
-            bind(&mut bytes, None, unique);
+            if wish == Wish::Set && !tells_unique(&bytes) {
+                add(&mut bytes, b" c");
+            }
+            add(&mut bytes, &condition_on(unique));
         }
         // Where it has one of its own, the application has seen it combined.
         None => {
@@ -105,6 +109,23 @@ pub(crate) fn own(question: &Question, wish: Wish, condition: Option<u64>, mask:
         }
     }
     bytes
+}
+
+/// Whether an `ms` asks for its unique, or has no room for more flags.
+fn tells_unique(bytes: &[u8]) -> bool {
+    match parse_own(bytes) {
+        Some(Request::MetaSet(meta)) => {
+            meta.flags.has(b'c') || meta.flags.iter().count() + 2 > FLAG_COUNT_MAX_MS
+        }
+        _ => true,
+    }
+}
+
+/// Adds flags at the end of a command's line.
+fn add(bytes: &mut Vec<u8>, flags: &[u8]) {
+    let mut ends = bytes.windows(text::CRLF.len());
+    let at = ends.position(|end| end == text::CRLF).unwrap_or(0);
+    bytes.splice(at..at, flags.iter().copied());
 }
 
 /// Takes the mode off an `ms`.
@@ -235,7 +256,9 @@ pub(crate) fn wish_of<'k>(
         Request::MetaGet(meta) => (Wish::Touch, meta),
         _ => return None,
     };
-    let can_cross = !meta.flags.has(b'N') && !meta.flags.has(b'E');
+    // With a condition a set that invalidates stores all the same where that does not hold.
+    let invalidates = meta.flags.has(b'I') && bytes.starts_with(b"ms ") && !meta.flags.has(b'C');
+    let can_cross = !meta.flags.has(b'N') && !meta.flags.has(b'E') && !invalidates;
     can_cross.then(|| (wish, meta.key.decode(scratch)))
 }
 

@@ -59,7 +59,7 @@ pub(crate) struct Crossing {
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     site: Site,
-    command: Command,
+    command: Option<Command>,
     /// The connection on which a unique was learnt there, and which of those to its server that is.
     learnt_on: Option<(BackendId, u64)>,
 }
@@ -91,26 +91,30 @@ impl Crossing {
     /// What is asked at a site, or was asked there last.
     pub fn asked_at(&self, site: Site) -> Option<Command> {
         let mut asked = self.asked.iter();
-        asked.find(|it| it.site == site).map(|it| it.command)
+        asked.find(|it| it.site == site)?.command
     }
 
     /// A command is asked at a site.
     pub fn ask(&mut self, site: Site, command: Command) {
-        match self.asked.iter_mut().find(|it| it.site == site) {
-            Some(asked) => asked.command = command,
-            None => self.asked.push(Asked {
+        self.at(site).command = Some(command);
+    }
+
+    fn at(&mut self, site: Site) -> &mut Asked {
+        let known = self.asked.iter().position(|it| it.site == site);
+        let at = known.unwrap_or_else(|| {
+            self.asked.push(Asked {
                 site,
-                command,
+                command: None,
                 learnt_on: None,
-            }),
-        }
+            });
+            self.asked.len() - 1
+        });
+        &mut self.asked[at]
     }
 
     /// A unique was learnt at a site on a connection.
     pub fn learn(&mut self, site: Site, on: Option<(BackendId, u64)>) {
-        if let Some(asked) = self.asked.iter_mut().find(|it| it.site == site) {
-            asked.learnt_on = on;
-        }
+        self.at(site).learnt_on = on;
     }
 
     /// The connection on which a unique was learnt at a site.

@@ -96,6 +96,7 @@ mod logged;
 mod map;
 mod operations;
 mod output;
+mod own_uniques;
 mod pages;
 mod parked;
 mod pipe;

@@ -374,18 +374,9 @@ fn mask_unique(
     0
 }
 
-/// Adds the condition that an item has this unique to a command that begins there, at a place or at the end of its line. By how many bytes
-/// it is longer then.
-pub(crate) fn bind(bytes: &mut Vec<u8>, at: Option<usize>, unique: u64) -> usize {
-    let condition = [b" C", itoa::Buffer::new().format(unique).as_bytes()].concat();
-    let end_of_line = || {
-        let mut ends = bytes.windows(text::CRLF.len());
-        ends.position(|end| end == text::CRLF).unwrap_or(0)
-    };
-    let at = at.unwrap_or_else(end_of_line);
-    let more = condition.len();
-    bytes.splice(at..at, condition);
-    more
+/// The flag that an item is to have this unique, behind a space.
+pub(crate) fn condition_on(unique: u64) -> Vec<u8> {
+    [b" C", itoa::Buffer::new().format(unique).as_bytes()].concat()
 }
 
 /// Takes a reply as if it had another status.

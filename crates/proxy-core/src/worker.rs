@@ -14,6 +14,7 @@ use crate::limited::LimitedDue;
 use crate::limits;
 use crate::operations::Operations;
 use crate::output::Outbox;
+use crate::own_uniques::OwnUniques;
 use crate::parked::Parking;
 use crate::pipe::backends::Backends;
 use crate::pool::Pool;
@@ -45,6 +46,7 @@ pub struct ProxyCore {
     pub(crate) limited_due: LimitedDue,
     pub(crate) operations: Operations,
     pub(crate) crossings: Crossings,
+    pub(crate) own_uniques: OwnUniques,
     pub(crate) deletions: Deletions,
     pub(crate) outbox: Outbox,
     pub(crate) counts: Counts,
@@ -81,6 +83,7 @@ impl ProxyCore {
             limited_due: LimitedDue::default(),
             operations: Operations::default(),
             crossings: Crossings::default(),
+            own_uniques: OwnUniques::default(),
             deletions: Deletions::default(),
             outbox: Outbox::default(),
             counts: Counts::default(),

@@ -15,6 +15,7 @@ use crate::composed::parse_own;
 use crate::crossings::{Crossing, CrossingId, Met};
 use crate::failure::{Failure, NO_CROSSING, NO_NOTE};
 use crate::ids::{BackendId, RouteId};
+use crate::own_uniques::OwnUnique;
 use crate::pipe::backend::Backend;
 use crate::pipe::in_flight::{Ask, Asker, Progress, Question, Tag};
 use crate::pool::racks::NOTE_PREFIX_LEN;
@@ -55,8 +56,16 @@ pub(crate) fn begin_write(core: &mut ProxyCore, now: Instant, question: Question
         core.counts.stats.keys_unnamed += 1;
         return answer(core, &question, NO_NOTE);
     }
-    let (machine, next) = Machine::of_write(racks.kind, wish, racks.racks);
-    begin(core, now, (machine, wish, next), question, key);
+    let known = match wish {
+        Wish::Set => core.own_uniques.take(question.tag.pool, &key),
+        _ => None,
+    };
+    let (machine, next) = match known {
+        Some(known) => Machine::of_set_behind(racks.kind, racks.racks, known.unique),
+        None => Machine::of_write(racks.kind, wish, racks.racks),
+    };
+    let learnt = known.map(|known| known.learnt_on);
+    begin(core, now, (machine, wish, next), question, (key, learnt));
 }
 
 /// An answer to an application's read in a pool over racks, if it is one that goes on: then that begins.
@@ -154,16 +163,22 @@ fn begin_read(
         return show_without(core, &question, false);
     }
     let (machine, next) = Machine::of_read(racks.kind, racks.racks, found);
-    begin(core, now, (machine, Wish::Read, next), question, key);
+    begin(
+        core,
+        now,
+        (machine, Wish::Read, next),
+        question,
+        (key, None),
+    );
 }
 
-/// Begins, unless there are too many: then its request has failed.
+/// Begins, unless there are too many: then its request has failed. The unique of its own item may have been learnt on a connection.
 fn begin(
     core: &mut ProxyCore,
     now: Instant,
     (machine, wish, next): (Machine, Wish, Next),
     question: Question,
-    key: Box<[u8]>,
+    (key, learnt_on): (Box<[u8]>, Option<(BackendId, u64)>),
 ) {
     let tag = question.tag;
     let Some(racks) = core.pools.racks(tag.pool).cloned() else {
@@ -179,7 +194,9 @@ fn begin(
         client.parked += usize::from(holds_back);
     }
     let give_up = deadline(core, now, &tag);
-    let crossing = Crossing::new((machine, wish), racks, question, key, (holds_back, give_up));
+    let own = racks.own();
+    let mut crossing = Crossing::new((machine, wish), racks, question, key, (holds_back, give_up));
+    crossing.learn(own, learnt_on);
     let id = core.crossings.insert(crossing);
     go_on(core, now, id, next);
 }
@@ -230,6 +247,7 @@ pub(crate) fn step_answered(
         crossing.learn(site, connection.map(|connection| (backend, connection)));
     }
     let mut next = crossing.machine.hear(site, heard);
+    note_own(core, id, (site, command), reply);
     count(core, id, (site, command), heard);
     if next.show == Some(Shown::Own) && matches!(command, Command::Own(_)) {
         next.show = None;
@@ -275,6 +293,30 @@ fn hear(core: &mut ProxyCore, now: Instant, id: CrossingId, site: Site, heard: H
     };
     let next = crossing.machine.hear(site, heard);
     go_on(core, now, id, next);
+}
+
+/// Remembers the unique of what a set has stored in its own rack.
+fn note_own(
+    core: &mut ProxyCore,
+    id: CrossingId,
+    (site, command): (Site, Command),
+    reply: &Reply<'_>,
+) {
+    let Some(crossing) = core.crossings.get(id) else {
+        return;
+    };
+    let Reply::Meta(meta) = reply else { return };
+    let is_store = crossing.wish == Wish::Set && matches!(command, Command::Own(_));
+    let is_own = site == crossing.racks.own() && meta.status == MetaStatus::Done;
+    if is_store
+        && is_own
+        && let (Some(unique), Some(learnt_on)) =
+            (meta.flags.unsigned(b'c'), crossing.learnt_on(site))
+    {
+        let pool = crossing.question.tag.pool;
+        let known = OwnUnique { unique, learnt_on };
+        core.own_uniques.note(pool, &crossing.key, known);
+    }
 }
 
 /// Counts what a step has come to.

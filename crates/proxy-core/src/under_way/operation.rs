@@ -25,13 +25,13 @@ use crate::under_way::again::{ask_at, renew_ticket};
 use crate::under_way::fail::{fail, forget_ticket, told};
 use crate::under_way::release::release;
 use crate::under_way::room::take_room;
-use crate::warm;
 use crate::warm::{
-    Words, fetched, heard_of_own, heard_of_step, is_marked, shown_as, wish_of, wish_of_read,
+    Words, condition_on, fetched, heard_of_own, heard_of_step, is_marked, shown_as, wish_of,
+    wish_of_read,
 };
 use crate::worker::ProxyCore;
 use core::time::Duration;
-use evenkeel_protocol::{KeyScratch, MetaStatus, Reply, Request, StoreMode};
+use evenkeel_protocol::{KeyScratch, MetaStatus, Reply, Request, StoreMode, text};
 use evenkeel_schemes::warm::{Command, Heard, NO_UNIQUE, Next, Shown, Warming, Wish};
 use evenkeel_types::{Instant, KeyHash};
 
@@ -465,12 +465,19 @@ fn deadline(core: &ProxyCore, now: Instant, pool: PoolId) -> Instant {
 
 /// Adds the condition to a request, in front of our own flags or at the end of its line.
 fn bind(question: &mut Question, unique: u64) {
+    let condition = condition_on(unique);
     let (start, end) = question.tag.flags;
-    let has_flags = start != end;
-    let more = warm::bind(&mut question.bytes, has_flags.then_some(start), unique);
-    if has_flags {
-        question.tag.flags = (start + more, end + more);
+    let at = match start == end {
+        true => {
+            let mut ends = question.bytes.windows(text::CRLF.len());
+            ends.position(|end| end == text::CRLF).unwrap_or(0)
+        }
+        false => start,
+    };
+    if start != end {
+        question.tag.flags = (start + condition.len(), end + condition.len());
     }
+    question.bytes.splice(at..at, condition);
 }
 
 /// Tells the application.

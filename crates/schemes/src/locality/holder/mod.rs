@@ -210,6 +210,20 @@ impl Machine {
         }
     }
 
+    /// A set in a rack where the item was seen with this unique a while ago.
+    pub fn of_set_behind(kind: Kind, racks: Racks, unique: u64) -> (Self, Next) {
+        match kind {
+            Kind::Snoop => {
+                let (machine, next) = Snoop::of_set_behind(racks, unique);
+                (Machine::Snoop(machine), next)
+            }
+            Kind::Directory => {
+                let (machine, next) = Directory::of_set_behind(racks, unique);
+                (Machine::Directory(machine), next)
+            }
+        }
+    }
+
     /// What was asked at a site has come to this.
     pub fn hear(&mut self, site: Site, heard: Heard) -> Next {
         match self {
