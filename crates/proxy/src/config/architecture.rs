@@ -1,7 +1,8 @@
-//! Which of the architectures over racks a pool has: where its servers stand, and in how many racks each item is.
+//! Which of the architectures over racks a pool has: where its servers stand, in how many racks each item is, and who knows in which.
 
+use super::adaptive::is_adaptive;
 use super::pools::PoolServers;
-use super::reader::{Reader, Section};
+use super::reader::{At, Reader, Section};
 use super::topology::RackPlan;
 use evenkeel_control::bundles::COPIES_MAX;
 use evenkeel_schemes::locality::model::Architecture;
@@ -13,6 +14,25 @@ mod tests;
 
 /// What goes with copies in racks, and with nothing else.
 const RACK_COPIES: &str = "rack_copies";
+
+/// What goes with a directory, and with nothing else.
+const DIRECTORY: &str = "directory";
+
+/// What does not go with items that one rack holds, and why.
+const REFUSED: [(&str, &str); 6] = [
+    (
+        "failover",
+        "an item is where its note leads, and nowhere else",
+    ),
+    (
+        "gutter",
+        "an item is where its note leads, and nowhere else",
+    ),
+    ("hot_keys", "not built"),
+    ("bundle", "an item is in one rack"),
+    ("copies", "an item is in one rack"),
+    ("warm_from", "the places of a key are those of its racks"),
+];
 
 /// In how many racks an item is where nothing is said (k of the paper).
 const DEFAULT_RACK_COPIES: u8 = 2;
@@ -32,23 +52,65 @@ pub fn rack_copies(reader: &mut Reader, section: &Section<'_>) -> Option<u8> {
     u8::try_from(copies.value).ok()
 }
 
-/// Notes where the servers of a pool do not stand as its architecture has them.
-pub fn check_architecture(
+/// The architecture of a pool over racks; `None` where it has none.
+pub fn architecture(
     reader: &mut Reader,
     section: &Section<'_>,
     servers: &PoolServers,
     racks: &RackPlan,
-) {
-    if !is_replicated(section) && section.has(RACK_COPIES) {
-        let what = "rack_copies goes with architecture = \"sdr\"";
-        reader.fail(section.place_of(RACK_COPIES), what);
+) -> Option<Architecture> {
+    let wanted = reader.parsed(section, "architecture", parse);
+    let is = |architecture| wanted.as_ref().is_some_and(|at| at.value == architecture);
+    for (key, architecture) in [
+        (RACK_COPIES, Architecture::Sdr),
+        (DIRECTORY, Architecture::Dir),
+    ] {
+        if section.has(key) && !is(architecture) {
+            let what = format!("{key} goes with architecture = \"{architecture}\"");
+            reader.fail(section.place_of(key), what);
+        }
     }
-    let Some(wanted) = reader.parsed(section, "architecture", parse) else {
-        return;
-    };
+    let wanted = wanted?;
+    check_places(reader, section, servers, racks, &wanted);
+    if matches!(wanted.value, Architecture::Snoop | Architecture::Dir) {
+        check_held(reader, section, &wanted);
+    }
+    Some(wanted.value)
+}
+
+/// Notes what does not go with items that one rack holds.
+fn check_held(reader: &mut Reader, section: &Section<'_>, wanted: &At<Architecture>) {
+    let said = format!("architecture = \"{}\"", wanted.value);
+    for (key, why) in REFUSED.into_iter().filter(|(key, _)| section.has(key)) {
+        let what = format!("{key} does not go with {said}: {why}");
+        reader.fail(section.place_of(key), what);
+    }
+    if is_adaptive(section) {
+        let what = format!("{said} goes with servers whose list says where keys live");
+        reader.fail(wanted.span.clone(), what);
+    }
+    if wanted.value == Architecture::Dir && !section.has(DIRECTORY) {
+        let what = format!("{said} needs a directory: the name of the pool that has its notes");
+        reader.fail(wanted.span.clone(), what);
+    }
+}
+
+/// The pool of a directory, by its name.
+pub fn directory(reader: &mut Reader, section: &Section<'_>) -> Option<At<String>> {
+    reader.text(section, DIRECTORY)
+}
+
+/// Notes where the servers of a pool do not stand as its architecture has them.
+fn check_places(
+    reader: &mut Reader,
+    section: &Section<'_>,
+    servers: &PoolServers,
+    racks: &RackPlan,
+    wanted: &At<Architecture>,
+) {
     let PoolServers::Memcached(list) = servers else {
         let what = "architecture goes with servers = [...], whose racks are known";
-        return reader.fail(wanted.span, what);
+        return reader.fail(wanted.span.clone(), what);
     };
     let span = section.place_of("servers");
     let mut used: BTreeSet<RackId> = BTreeSet::new();
@@ -96,8 +158,7 @@ pub fn check_architecture(
 fn parse(text: &str) -> Result<Architecture, &'static str> {
     let mut all = Architecture::ALL.into_iter();
     match all.find(|architecture| architecture.to_string() == text) {
-        Some(Architecture::Snoop | Architecture::Dir) => Err("that is not built yet"),
         Some(architecture) => Ok(architecture),
-        None => Err("use \"sdc\", \"sds\" or \"sdr\""),
+        None => Err("use \"sdc\", \"sds\", \"sdr\", \"snoop\" or \"dir\""),
     }
 }

@@ -2,13 +2,13 @@
 //! every key.
 
 use super::adaptive::ring;
-use super::architecture::check_architecture;
+use super::architecture::{architecture, directory};
 use super::bundles::copies;
 use super::diagnostic::{Problem, Rejection, did_you_mean};
 use super::front::{FRONT_KEYS, Front, front};
 use super::hot_keys::hot_keys;
 use super::others::{Led, Others, check_led, failover, leader, warm_from};
-use super::pools::PoolPlan;
+use super::pools::{HoldingPlan, PoolPlan};
 use super::profile::{PROFILE_KEYS, ProfilePlan, profile};
 use super::reader::{At, Reader, Section};
 use super::request_log::{LOG_KEYS, LogPlan, request_log};
@@ -22,6 +22,7 @@ use evenkeel_proxy_core::{
     RouteTable, RouteTarget, TTL_BOUND_MAX, TtlBounds,
 };
 use evenkeel_runtime::parse_permissions;
+use evenkeel_schemes::locality::model::Architecture;
 use evenkeel_schemes::locality::topology::RackId;
 use md5::{Digest, Md5};
 use std::io::{self, Read};
@@ -91,6 +92,7 @@ const POOL_KEYS: &[&str] = &[
     "hot_keys_replicas",
     "architecture",
     "rack_copies",
+    "directory",
     "bundle",
     "copies",
     "copies_ttl",
@@ -394,7 +396,17 @@ fn pool(
     let servers = servers(reader, name, section, racks)?;
     let ring = ring(reader, section, &servers);
     let copies = copies(reader, section, &servers);
-    check_architecture(reader, section, &servers, racks);
+    let architecture = architecture(reader, section, &servers, racks);
+    let directory = directory(reader, section);
+    if let Some(directory) = &directory {
+        others.note_directory(name, directory.clone());
+    }
+    let is_held = matches!(architecture, Some(Architecture::Snoop | Architecture::Dir));
+    let holding = is_held.then(|| HoldingPlan {
+        directory: directory.map(|at| Arc::from(at.value)),
+        own: None,
+        others: Vec::new(),
+    });
     Some(PoolPlan {
         name: Arc::from(name),
         servers,
@@ -406,6 +418,7 @@ fn pool(
         },
         ring,
         copies,
+        holding,
     })
 }
 

@@ -7,6 +7,7 @@ mod bundles;
 mod diagnostic;
 mod file;
 mod front;
+mod held;
 mod hot_keys;
 mod others;
 mod pools;
@@ -155,6 +156,7 @@ impl Settings {
         let racks = (file.racks)
             .racks(args.rack.as_deref(), process.rack, advertise.as_deref())
             .map_err(ConfigError::Flags)?;
+        let pools = held::place(file.pools, &racks).map_err(ConfigError::Flags)?;
         Ok(Settings {
             listen: (front.listen).unwrap_or_else(|| vec![ListenSpec::at(DEFAULT_LISTEN)]),
             unix_socket: args.unix_socket.clone().or(process.unix_socket),
@@ -185,7 +187,7 @@ impl Settings {
                 given => given.to_vec(),
             },
             coordinator_access,
-            pools: file.pools,
+            pools,
             routes: file.routes,
             access,
             tls: front.enable_ssl.then_some(front.tls),
@@ -233,7 +235,7 @@ impl Settings {
             Ok(PoolConfig {
                 name: Arc::clone(&plan.name),
                 bundles,
-                holding: None,
+                holding: held::holding(plan).map(Arc::new),
                 kind,
                 settings: PoolSettings {
                     tls: plan.tls.as_ref().map(|way| ways.id(way)),
@@ -243,6 +245,15 @@ impl Settings {
                 },
             })
         });
+        let mut pools: Vec<PoolConfig> = pools.collect::<Result<_, String>>()?;
+        let in_racks = self
+            .pools
+            .iter()
+            .zip(&pools)
+            .flat_map(|(plan, pool)| held::other_racks(plan, pool));
+        // Routes count pools by their places in the file.
+        let in_racks: Vec<_> = in_racks.collect();
+        pools.extend(in_racks);
         Ok(ProxyConfig {
             limits: Limits {
                 item_size_max: self.max_item_size,
@@ -251,7 +262,7 @@ impl Settings {
             },
             requests_per_turn: self.max_reqs_per_event,
             version: String::from(evenkeel_types::VERSION),
-            pools: pools.collect::<Result<_, String>>()?,
+            pools,
             routes: Arc::clone(&self.routes),
             revision,
             access: self.access.clone(),
@@ -335,6 +346,7 @@ fn pool_of_flags(args: &Args) -> Result<PoolPlan, UsageError> {
         follows: None,
         ring: None,
         copies: None,
+        holding: None,
         tls: None,
         settings: PoolSettings {
             connect_timeout: args.connect_timeout.unwrap_or(default.connect_timeout),

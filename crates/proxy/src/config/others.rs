@@ -19,6 +19,7 @@ const ELSEWHERE: &str = "of two more places nothing tells which has the newest i
 pub struct Others {
     gutters: Vec<(String, At<String>)>,
     formers: Vec<(String, At<String>)>,
+    directories: Vec<(String, At<String>)>,
     led: Vec<Led>,
 }
 
@@ -42,6 +43,11 @@ impl Others {
         self.formers.push((of.to_owned(), former));
     }
 
+    /// A pool has notes of another's items.
+    pub fn note_directory(&mut self, of: &str, directory: At<String>) {
+        self.directories.push((of.to_owned(), directory));
+    }
+
     /// A coordinator leads a pool's change from another.
     pub fn note_led(&mut self, of: &str, former: &str, span: Range<usize>) {
         self.led.push(Led {
@@ -58,6 +64,9 @@ impl Others {
         }
         for (of, former) in self.formers {
             check_former(reader, &of, former, plans, names);
+        }
+        for (of, directory) in self.directories {
+            check_directory(reader, &of, directory, plans, names);
         }
         self.led
     }
@@ -131,6 +140,10 @@ fn check_former(
             let what =
                 format!("the ring of pool \"{name}\" moves its keys: it cannot be warmed from");
             reader.fail(span, what);
+        } else if former.holding.is_some() {
+            let what =
+                format!("items of pool \"{name}\" move between racks: it cannot be warmed from");
+            reader.fail(span, what);
         } else if former.settings.warm_from.is_some() {
             let what = format!("pool \"{name}\" is itself warmed from another: end that first");
             reader.fail(span, what);
@@ -147,8 +160,9 @@ fn check_gutter(
     names: &[String],
 ) {
     let At { value: name, span } = gutter;
-    let is_plain =
-        |plan: &PoolPlan| !matches!(plan.servers, PoolServers::Evenkeel(_)) && plan.ring.is_none();
+    let is_plain = |plan: &PoolPlan| {
+        !matches!(plan.servers, PoolServers::Evenkeel(_)) && has_fixed_places(plan)
+    };
     if !names.contains(&name) {
         let meant = did_you_mean(&name, names.iter().map(String::as_str));
         reader.fail(span, format!("there is no pool \"{name}\"{meant}"));
@@ -160,8 +174,38 @@ fn check_gutter(
     {
         reader.fail(
             span,
-            "a gutter is a pool with servers and without a ring, not one with a coordinator",
+            "a gutter is a pool with servers, not one with a coordinator, a ring, or architecture = \"snoop\" or \"dir\"",
         );
+    }
+}
+
+/// Whether the list of a pool's servers says where its keys are.
+fn has_fixed_places(plan: &PoolPlan) -> bool {
+    plan.ring.is_none() && plan.holding.is_none()
+}
+
+/// A directory is another pool of any memcached servers, whose list says where keys are.
+fn check_directory(
+    reader: &mut Reader,
+    of: &str,
+    directory: At<String>,
+    plans: &[PoolPlan],
+    names: &[String],
+) {
+    let At { value: name, span } = directory;
+    let is_fit = |plan: &PoolPlan| {
+        let changes = plan.settings.warm_from.is_some() || plan.settings.failover != Failover::None;
+        matches!(plan.servers, PoolServers::Memcached(_)) && has_fixed_places(plan) && !changes
+    };
+    let mut plans = plans.iter().filter(|plan| *plan.name == *name);
+    if !names.contains(&name) {
+        let meant = did_you_mean(&name, names.iter().map(String::as_str));
+        reader.fail(span, format!("there is no pool \"{name}\"{meant}"));
+    } else if name == of {
+        reader.fail(span, "a directory is another pool");
+    } else if plans.any(|plan| !is_fit(plan)) {
+        let what = "a directory is a pool with servers = [...] whose keys stay where the list says: without failover, gutter, warm_from, distribution = \"adaptive\", and architecture = \"snoop\" or \"dir\"";
+        reader.fail(span, what);
     }
 }
 

@@ -5,6 +5,7 @@ use crate::discovery::DiscoverySpec;
 use crate::tls::TlsWay;
 use evenkeel_control::rings::RingWish;
 use evenkeel_proxy_core::{Bundles, Keeping, PoolSettings, Racks, ServerList};
+use evenkeel_schemes::locality::topology::RackId;
 use std::sync::Arc;
 
 /// A pool before its cluster is joined.
@@ -18,10 +19,32 @@ pub struct PoolPlan {
     pub ring: Option<RingWish>,
     /// The copies of its items, if there are any, or are supposed when its multi-gets are looked at.
     pub copies: Option<CopiesPlan>,
+    /// The racks of which one holds each item, if its architecture is such.
+    pub holding: Option<HoldingPlan>,
     /// How TLS is spoken with them; `None` for plain connections.
     pub tls: Option<TlsWay>,
     /// All but the number of the way in which TLS is spoken.
     pub settings: PoolSettings,
+}
+
+/// Racks of which one holds each item.
+#[derive(Clone, Debug)]
+pub struct HoldingPlan {
+    /// The pool that has notes of them; `None` where all racks have.
+    pub directory: Option<Arc<str>>,
+    /// The proxy's own; `None` before it is known.
+    pub own: Option<RackId>,
+    /// The other racks; none before the own one is known, whose servers the pool has from then on.
+    pub others: Vec<OtherRack>,
+}
+
+/// Another rack of a pool.
+#[derive(Clone, Debug)]
+pub struct OtherRack {
+    pub rack: RackId,
+    /// What its servers are called as a pool.
+    pub pool: Arc<str>,
+    pub servers: Arc<ServerList>,
 }
 
 /// Copies of a pool's items.

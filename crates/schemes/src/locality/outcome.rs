@@ -119,6 +119,28 @@ impl Outcome {
 }
 
 #[cfg(test)]
+impl Outcome {
+    /// Whether it has found what it wanted to find, or has stored.
+    pub(crate) fn is_hit(self) -> bool {
+        use Outcome::{
+            AddHit, AppendHit, CasStored, DecrHit, DeleteHit, GetHit, IncrHit, ReplaceHit, SetHit,
+        };
+        matches!(
+            self,
+            SetHit
+                | AddHit
+                | ReplaceHit
+                | DeleteHit
+                | IncrHit
+                | DecrHit
+                | GetHit
+                | AppendHit
+                | CasStored
+        )
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeSet;

@@ -1,5 +1,9 @@
+use crate::clusters::Clusters;
 use crate::config::tests::read_text;
-use evenkeel_proxy_core::Keeping;
+use crate::discovery::Discoveries;
+use crate::tls::TlsWays;
+use evenkeel_proxy_core::{HoldingBy, Keeping, PoolKind, Revision};
+use evenkeel_runtime::Clock;
 
 const RACKS: &str = "[topology.racks.a]\n[topology.racks.b]\n[topology.racks.core]\ncidr = \"10.0.0.0/8\"\ncentral = true\n";
 
@@ -86,13 +90,78 @@ fn what_does_not_stand_as_its_architecture_has_it_is_refused() {
         ),
         (
             &["a", "b"],
+            "architecture = \"fast\"\n",
+            "architecture: use \"sdc\", \"sds\", \"sdr\", \"snoop\" or \"dir\"",
+        ),
+        (
+            &["a", "core"],
             "architecture = \"snoop\"\n",
-            "architecture: that is not built yet",
+            "h1 is in rack \"core\", which is central: architecture = \"snoop\" has none on the backbone",
+        ),
+        (
+            &["a", "a"],
+            "architecture = \"snoop\"\n",
+            "servers are in 1 of the racks: architecture = \"snoop\" needs 2",
         ),
         (
             &["a", "b"],
-            "architecture = \"fast\"\n",
-            "architecture: use \"sdc\", \"sds\" or \"sdr\"",
+            "architecture = \"snoop\"\nfailover = \"next\"\n",
+            "failover does not go with architecture = \"snoop\": an item is where its note leads, and nowhere else",
+        ),
+        (
+            &["a", "b"],
+            "architecture = \"snoop\"\ngutter = \"q\"\n",
+            "gutter does not go with architecture = \"snoop\": an item is where its note leads, and nowhere else",
+        ),
+        (
+            &["a", "b"],
+            "architecture = \"snoop\"\nhot_keys = \"on\"\n",
+            "hot_keys does not go with architecture = \"snoop\": not built",
+        ),
+        (
+            &["a", "b"],
+            "architecture = \"snoop\"\nbundle = \"on\"\ncopies = 2\n",
+            "bundle does not go with architecture = \"snoop\": an item is in one rack",
+        ),
+        (
+            &["a", "b"],
+            "architecture = \"snoop\"\nwarm_from = \"q\"\n",
+            "warm_from does not go with architecture = \"snoop\": the places of a key are those of its racks",
+        ),
+        (
+            &["a", "b"],
+            "architecture = \"snoop\"\ndistribution = \"adaptive\"\n",
+            "architecture = \"snoop\" goes with servers whose list says where keys live",
+        ),
+        (
+            &["a", "b"],
+            "architecture = \"snoop\"\npool_coordinator = \"c\"\n",
+            "pool_coordinator goes with warm_from",
+        ),
+        (
+            &["a", "b"],
+            "architecture = \"snoop\"\nrack_copies = 2\n",
+            "rack_copies goes with architecture = \"sdr\"",
+        ),
+        (
+            &["a", "b"],
+            "architecture = \"snoop\"\ndirectory = \"q\"\n",
+            "directory goes with architecture = \"dir\"",
+        ),
+        (
+            &["a", "b"],
+            "architecture = \"dir\"\n",
+            "architecture = \"dir\" needs a directory: the name of the pool that has its notes",
+        ),
+        (
+            &["a", "b"],
+            "architecture = \"dir\"\ndirectory = \"p\"\n",
+            "a directory is another pool",
+        ),
+        (
+            &["a", "b"],
+            "architecture = \"dir\"\ndirectory = \"notes\"\n",
+            "there is no pool \"notes\"",
         ),
     ] {
         let said = read_text(&pool(racks, more), &[]).expect_err(more);
@@ -118,4 +187,108 @@ fn the_racks_of_all_servers_have_to_be_known() {
         said.contains("architecture goes with servers = [...], whose racks are known"),
         "{said}"
     );
+}
+
+/// Pools that are no directories, or are named by others.
+#[test]
+fn a_directory_is_a_pool_whose_keys_stay_and_a_pool_over_racks_stands_in_for_none() {
+    let held = "architecture = \"snoop\"\n";
+    let by = "architecture = \"dir\"\ndirectory = \"d\"\n";
+    for (more, other, message) in [
+        (
+            by,
+            "servers = [\"d\"]\nfailover = \"next\"\n",
+            "a directory is a pool with",
+        ),
+        (by, "coordinator = \"c\"\n", "a directory is a pool with"),
+        (by, "dns = \"d\"\n", "a directory is a pool with"),
+        (
+            by,
+            "servers = [\"d\"]\ndistribution = \"adaptive\"\npool_coordinator = \"c\"\n",
+            "a directory is a pool with",
+        ),
+        (
+            held,
+            "servers = [\"d\"]\ngutter = \"p\"\n",
+            "a gutter is a pool with servers, not one with a coordinator, a ring, or architecture",
+        ),
+        (
+            held,
+            "servers = [\"d\"]\nwarm_from = \"p\"\n",
+            "items of pool \"p\" move between racks: it cannot be warmed from",
+        ),
+    ] {
+        let text = pool(&["a", "b"], more) + "[pools.d]\n" + other + "[[routes]]\npool = \"p\"\n";
+        let said = read_text(&text, &["--rack", "a"]).expect_err(other);
+        assert!(said.contains(message), "{other}\nis said to be\n{said}");
+    }
+}
+
+#[test]
+fn a_pool_over_racks_needs_the_proxys_own() {
+    let text = pool(&["a", "b"], "architecture = \"snoop\"\n");
+    let said = read_text(&text, &[]).expect_err("it is nowhere");
+    let expected =
+        "pool \"p\" is served from the proxy's own rack first: say which that is, by --rack";
+    assert!(said.contains(expected), "{said}");
+    let said = read_text(&text, &["--rack", "core"]).expect_err("there is none of its servers");
+    let expected = "pool \"p\" has no server in rack \"core\", in which the proxy is";
+    assert!(said.contains(expected), "{said}");
+    let twice = text + "[pools.\"p@b\"]\nservers = [\"x\"]\n[[routes]]\npool = \"p\"\n";
+    let said = read_text(&twice, &["--rack", "a"]).expect_err("two have a name");
+    let expected = "a pool may not be called \"p@b\": that is a rack of pool \"p\"";
+    assert!(said.contains(expected), "{said}");
+}
+
+#[test]
+fn workers_are_told_a_pool_for_each_rack() {
+    let more = "architecture = \"dir\"\ndirectory = \"d\"\ndistribution = \"ketama\"\nrequest_timeout = \"70ms\"\n";
+    let text = RACKS.to_owned()
+        + "[topology.racks.c]\n[proxy]\nrack = \"b\"\n[pools.p]\nservers = [{ address = \"h0\", rack = \"a\" }, { address = \"h1\", rack = \"b\", weight = 3 }, { address = \"h2\", rack = \"c\" }, { address = \"h3\", rack = \"b\" }]\n"
+        + more
+        + "[pools.d]\nservers = [\"10.0.0.1\"]\n[[routes]]\npool = \"p\"\n";
+    let settings = read_text(&text, &[]).expect("it can be used");
+    let discoveries = Discoveries::start(Clock::start(), &[]).expect("a thread");
+    let config = settings.proxy_config(
+        &Clusters::default(),
+        &discoveries,
+        &TlsWays::default(),
+        Revision::default(),
+    );
+    let config = config.expect("all are known");
+    let told = config.pools.iter().map(|pool| {
+        let PoolKind::Memcached(list) = &pool.kind else {
+            panic!("all have lists");
+        };
+        let servers = list.servers().iter();
+        let servers: Vec<_> = servers
+            .map(|it| format!("{}*{}", it.host, it.weight))
+            .collect();
+        (&*pool.name, servers.join(" "), list.rule().0)
+    });
+    let told: Vec<_> = told.collect();
+    let expected = [
+        ("p", "h1*3 h3*1", "ketama"),
+        ("d", "10.0.0.1*1", "modula"),
+        ("p@a", "h0*1", "ketama"),
+        ("p@c", "h2*1", "ketama"),
+    ];
+    let expected = expected.map(|(name, servers, rule)| (name, servers.to_owned(), rule));
+    assert_eq!(told, expected);
+    let timeouts = config
+        .pools
+        .iter()
+        .map(|pool| pool.settings.request_timeout.as_millis());
+    let timeouts: Vec<_> = timeouts.collect();
+    assert_eq!([timeouts[0], timeouts[2], timeouts[3]], [70; 3]);
+    let holding = config.pools[0].holding.as_ref().expect("one rack holds");
+    assert_eq!(holding.by, HoldingBy::Directory("d".into()));
+    let name = |rack| config.racks.name(Some(rack));
+    assert_eq!(name(holding.own), "b");
+    let others = holding
+        .others
+        .iter()
+        .map(|(rack, pool)| (name(*rack), &**pool));
+    assert!(others.eq([("a", "p@a"), ("c", "p@c")]));
+    assert!(config.pools[1..].iter().all(|pool| pool.holding.is_none()));
 }

@@ -10,6 +10,7 @@
 mod distances;
 #[cfg(test)]
 mod golden;
+pub mod held;
 pub mod network;
 pub mod paper;
 pub mod shipped;
