@@ -7,6 +7,7 @@ mod copies;
 mod discovery;
 mod evenkeel_pool;
 mod failures;
+mod held;
 mod in_process;
 mod limited;
 mod membership;

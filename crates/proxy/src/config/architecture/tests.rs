@@ -242,7 +242,7 @@ fn a_pool_over_racks_needs_the_proxys_own() {
 
 #[test]
 fn workers_are_told_a_pool_for_each_rack() {
-    let more = "architecture = \"dir\"\ndirectory = \"d\"\ndistribution = \"ketama\"\nrequest_timeout = \"70ms\"\n";
+    let more = "architecture = \"dir\"\ndirectory = \"d\"\nhash = \"fnv1a_64\"\nrequest_timeout = \"70ms\"\n";
     let text = RACKS.to_owned()
         + "[topology.racks.c]\n[proxy]\nrack = \"b\"\n[pools.p]\nservers = [{ address = \"h0\", rack = \"a\" }, { address = \"h1\", rack = \"b\", weight = 3 }, { address = \"h2\", rack = \"c\" }, { address = \"h3\", rack = \"b\" }]\n"
         + more
@@ -264,14 +264,14 @@ fn workers_are_told_a_pool_for_each_rack() {
         let servers: Vec<_> = servers
             .map(|it| format!("{}*{}", it.host, it.weight))
             .collect();
-        (&*pool.name, servers.join(" "), list.rule().0)
+        (&*pool.name, servers.join(" "), list.rule().1)
     });
     let told: Vec<_> = told.collect();
     let expected = [
-        ("p", "h1*3 h3*1", "ketama"),
-        ("d", "10.0.0.1*1", "modula"),
-        ("p@a", "h0*1", "ketama"),
-        ("p@c", "h2*1", "ketama"),
+        ("p", "h1*3 h3*1", "fnv1a_64"),
+        ("d", "10.0.0.1*1", "md5"),
+        ("p@a", "h0*1", "fnv1a_64"),
+        ("p@c", "h2*1", "fnv1a_64"),
     ];
     let expected = expected.map(|(name, servers, rule)| (name, servers.to_owned(), rule));
     assert_eq!(told, expected);
