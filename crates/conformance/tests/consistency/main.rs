@@ -18,6 +18,7 @@ mod copies;
 mod drains;
 mod lease;
 mod porcupine;
+mod racks;
 mod rings;
 mod settings;
 mod turns;

@@ -84,7 +84,6 @@ counters! {
             operations_refused => counter, "Requests refused because too many that take several steps were under way.";
             crossings => counter, "Requests that took steps between racks, in pools with the architecture `snoop` or `dir`: all writes, and reads of what the own rack does not hold.";
             crossing_hits => counter, "Reads answered by another rack.";
-            crossing_notes_followed => counter, "Reads whose own place had a note that named another rack.";
             crossing_notes_stored => counter, "Notes stored, in other racks and in directories.";
             crossing_notes_dangling => counter, "Reads of another rack, named by a note, that had no item.";
             crossing_locks_met => counter, "Locks of other commands that were met.";

@@ -151,12 +151,8 @@ fn begin_read(
     let Some(racks) = core.pools.racks(question.tag.pool).cloned() else {
         return fail(core, question, &Failure::Former);
     };
-    let stats = &mut core.counts.stats;
-    match found {
-        Heard::Note(..) => stats.crossing_notes_followed += 1,
-        Heard::Lock(_) => stats.crossing_locks_met += 1,
-        _ => {}
-    }
+    let is_locked = matches!(found, Heard::Lock(_));
+    core.counts.stats.crossing_locks_met += u64::from(is_locked);
     let has_no_note = key.len() + NOTE_PREFIX_LEN > KEY_LEN_MAX;
     if racks.kind == Kind::Directory && has_no_note {
         // Nobody has stored it either.
