@@ -4,6 +4,7 @@
 //! What is asked when, and why, is decided in [`holder`](evenkeel_schemes::locality::holder).
 
 use crate::composed::{announced, parse_own};
+use crate::made::Made;
 use crate::pipe::in_flight::{Ask, Question};
 use crate::warm::{condition_on, is_marked, mask_condition};
 use evenkeel_protocol::compose::{MetaLine, answer, request as ask};
@@ -91,6 +92,12 @@ fn put(
 
 /// The application's own command, as it is asked where uniques are combined with a mask: on condition of a unique, where one is given.
 pub(crate) fn own(question: &Question, wish: Wish, condition: Option<u64>, mask: u64) -> Vec<u8> {
+    if let (Wish::Add, Some(unique), Some(mut made)) = (wish, condition, Made::of(&question.bytes))
+    {
+        let mut bytes = Vec::new();
+        made.store(&mut bytes, unique);
+        return bytes;
+    }
     let mut bytes = question.bytes.clone();
     match condition {
         Some(unique) => {
@@ -258,7 +265,8 @@ pub(crate) fn wish_of<'k>(
     };
     // With a condition a set that invalidates stores all the same where that does not hold.
     let invalidates = meta.flags.has(b'I') && bytes.starts_with(b"ms ") && !meta.flags.has(b'C');
-    let can_cross = !meta.flags.has(b'N') && !meta.flags.has(b'E') && !invalidates;
+    let vivifies = meta.flags.has(b'N') && !bytes.starts_with(b"ma ");
+    let can_cross = !vivifies && !meta.flags.has(b'E') && !invalidates;
     can_cross.then(|| (wish, meta.key.decode(scratch)))
 }
 

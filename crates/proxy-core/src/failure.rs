@@ -159,7 +159,7 @@ pub(crate) const NO_NOTE: &[u8] =
 
 /// What a command is answered that cannot be carried out where another rack may hold the item.
 pub(crate) const NO_CROSSING: &[u8] =
-    b"CLIENT_ERROR flags N (vivify, an initial value), E, and I of a set without C, do not go with architecture snoop or dir\r\n";
+    b"CLIENT_ERROR flag N of mg and ms, E, and I of a set without C, do not go with architecture snoop or dir\r\n";
 
 /// What a multi-get is answered whose first key begins as a limit does, and is none.
 pub(crate) const BAD_LIMIT: &[u8] =

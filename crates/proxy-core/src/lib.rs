@@ -93,6 +93,7 @@ mod kept;
 mod limited;
 pub mod limits;
 mod logged;
+mod made;
 mod map;
 mod operations;
 mod output;

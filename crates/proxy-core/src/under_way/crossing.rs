@@ -15,6 +15,7 @@ use crate::composed::parse_own;
 use crate::crossings::{Crossing, CrossingId, Met};
 use crate::failure::{Failure, NO_CROSSING, NO_NOTE};
 use crate::ids::{BackendId, RouteId};
+use crate::made::Made;
 use crate::own_uniques::OwnUnique;
 use crate::pipe::backend::Backend;
 use crate::pipe::in_flight::{Ask, Asker, Progress, Question, Tag};
@@ -337,6 +338,7 @@ fn count(core: &mut ProxyCore, id: CrossingId, (site, command): (Site, Command),
 
 /// Shows, asks and ends, as the machine says.
 fn go_on(core: &mut ProxyCore, now: Instant, id: CrossingId, next: Next) {
+    let next = make_of_nothing(core, id, next);
     if let Some(shown) = next.show {
         show_to_application(core, now, id, shown);
     }
@@ -357,6 +359,26 @@ fn go_on(core: &mut ProxyCore, now: Instant, id: CrossingId, next: Next) {
     if crossing.is_some_and(|crossing| crossing.machine.is_over()) {
         core.crossings.remove(id);
     }
+}
+
+/// A counter that is not there is made by an add, if the command makes one; one that is there meanwhile is changed after all.
+fn make_of_nothing(core: &mut ProxyCore, id: CrossingId, next: Next) -> Next {
+    let Some(crossing) = core.crossings.get_mut(id) else {
+        return next;
+    };
+    let wish = match (crossing.wish, next.show) {
+        (Wish::Change, Some(Shown::Miss)) => Wish::Add,
+        (Wish::Add, Some(Shown::NotStored)) => Wish::Change,
+        _ => return next,
+    };
+    if Made::of(&crossing.question.bytes).is_none() {
+        return next;
+    }
+    let racks = &crossing.racks;
+    let (machine, next) = Machine::of_write(racks.kind, wish, racks.racks);
+    crossing.wish = wish;
+    crossing.machine = machine;
+    next
 }
 
 /// Asks a command at each of these sites.
@@ -465,15 +487,41 @@ fn show_own(
         bytes: crossing.question.bytes.clone(),
         progress: Progress::Nothing,
     };
+    let made = match (reply, Made::of(&question.bytes)) {
+        (Reply::Meta(stored), Some(mut made)) if crossing.wish == Wish::Add => {
+            let mut answer = Vec::new();
+            made.answer(&mut answer, stored);
+            Some(answer)
+        }
+        _ => None,
+    };
     told(core, id);
-    let mut show = |reply: &Reply<'_>, raw: &[u8]| put(core, &question, (reply, raw));
+    if let Some(raw) = made {
+        with_parsed(&raw, |reply| {
+            show_masked(core, &question, mask, (reply, &raw))
+        })?;
+        release(core, now, tag.client);
+        return Ok(());
+    }
     match is_not_stored {
-        true => with_status(raw, b"NS", |reply, raw| show(reply, raw))?,
-        false if mask != 0 => with_masked_unique(raw, mask, |reply, raw| show(reply, raw))?,
-        false => show(reply, raw)?,
+        true => with_status(raw, b"NS", |reply, raw| put(core, &question, (reply, raw)))?,
+        false => show_masked(core, &question, mask, (reply, raw))?,
     }
     release(core, now, tag.client);
     Ok(())
+}
+
+/// Puts an answer where it was to go, with its unique combined with a mask.
+fn show_masked(
+    core: &mut ProxyCore,
+    question: &Question,
+    mask: u64,
+    (reply, raw): (&Reply<'_>, &[u8]),
+) -> Result<(), Unfit> {
+    match mask {
+        0 => put(core, question, (reply, raw)),
+        mask => with_masked_unique(raw, mask, |reply, raw| put(core, question, (reply, raw))),
+    }
 }
 
 /// Tells the application what it is not its own command that was answered.
