@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::thread;
 
+use evenkeel_testkit::racks::{Architecture, Racks, RacksOptions};
 use evenkeel_testkit::{Cluster, ClusterOptions, Memcached, Process, evenkeel, require_program};
 
 /// The text cases. Listed, so that a tool that runs fewer of them does not count as passed.
@@ -167,6 +168,23 @@ fn proxy_in_front_of_servers_as_if_they_were_memcached_passes() {
             .map(|_| evenkeel::server(&["-t", "1"]))
             .collect();
         check_in_front_of(servers.iter().map(Process::address));
+    });
+}
+
+/// From two racks one after the other: what the first has left is moved.
+#[test]
+fn proxies_of_racks_pass() {
+    thread::scope(|scope| {
+        for architecture in [Architecture::Sds, Architecture::Snoop, Architecture::Dir] {
+            scope.spawn(move || {
+                let racks = Racks::start(&RacksOptions {
+                    architecture,
+                    ..RacksOptions::default()
+                });
+                check(racks.address(0));
+                check(racks.address(1));
+            });
+        }
     });
 }
 

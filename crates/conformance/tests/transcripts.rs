@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_conformance::exchange::{Split, exchange, seed};
 use evenkeel_conformance::transcript::{Case, Part, Taken, Transcript, compare, escape, parse};
+use evenkeel_testkit::racks::{Architecture, Racks, RacksOptions};
 use evenkeel_testkit::{Cluster, ClusterOptions, Memcached, evenkeel};
 
 /// After so many cases that did not end, the rest is not run: each takes the whole timeout.
@@ -23,6 +24,27 @@ const SHOWN_MAX: usize = 600;
 /// One worker and no background threads: those hold items at times, and memcached counts in place
 /// (and pads the number) only while nobody does.
 const MEMCACHED_FLAGS: [&str; 4] = ["-t", "1", "-o", "no_lru_maintainer,no_lru_crawler"];
+
+/// Cases that differ where one of several racks holds an item, and why.
+const NOT_IN_RACKS: [(&str, &str); 9] = [
+    ("a time of the largest size", VIVIFIES),
+    ("many flags that are good", VIVIFIES),
+    ("N makes an item on a miss and one client wins", VIVIFIES),
+    ("N with every flag", VIVIFIES),
+    ("an item made on a miss gets its time at once", VIVIFIES),
+    ("an item made by a miss was fetched by it", VIVIFIES),
+    ("append makes the item when N says so", VIVIFIES),
+    (
+        "touch and counting on a stale item",
+        "whoever looks for the item is told to replace it",
+    ),
+    ("cas with nought", "servers without uniques are not used"),
+];
+
+const VIVIFIES: &str = "what mg and ms make of nothing with N cannot take the place of a lock";
+
+/// The same where notes have names of their own.
+const NOT_BY_A_DIRECTORY: [&str; 2] = ["a key of 250 bytes", "meta keys of 250 and 251 bytes"];
 
 fn memcached(flags: &[String]) -> Memcached {
     let flags = flags.iter().map(String::as_str);
@@ -63,6 +85,8 @@ enum Target {
     Proxy,
     /// `evenkeel proxy` in front of a memcached.
     ProxyToMemcached,
+    /// One in front of memcacheds in three racks.
+    ProxyToRacks(Architecture),
 }
 
 /// Processes that end with the value.
@@ -110,11 +134,37 @@ impl Target {
                 );
                 Running::new(proxy.address(), (proxy, memcached))
             }
+            Target::ProxyToRacks(architecture) => {
+                let racks = Racks::start(&RacksOptions {
+                    flags: [&MEMCACHED_FLAGS[2..], &words]
+                        .concat()
+                        .iter()
+                        .map(|it| (*it).to_owned())
+                        .collect(),
+                    architecture,
+                    ..RacksOptions::default()
+                });
+                Running::new(racks.address(0), racks)
+            }
         }
     }
 
+    /// Whether it is to answer a case as memcached does.
+    fn answers(self, case: &Case) -> bool {
+        let is = |architectures: &[Architecture]| match self {
+            Target::ProxyToRacks(architecture) => architectures.contains(&architecture),
+            _ => false,
+        };
+        let mut differing = NOT_IN_RACKS.iter().map(|(name, _)| *name);
+        let differs = is(&[Architecture::Snoop, Architecture::Dir])
+            && differing.any(|name| name == case.name);
+        let is_too_long =
+            is(&[Architecture::Dir]) && NOT_BY_A_DIRECTORY.contains(&case.name.as_str());
+        (case.through_proxy || !self.is_proxy()) && !differs && !is_too_long
+    }
+
     fn is_proxy(self) -> bool {
-        matches!(self, Target::Proxy | Target::ProxyToMemcached)
+        !matches!(self, Target::Memcached | Target::Server)
     }
 }
 
@@ -159,7 +209,7 @@ fn judge(case: &Case, target: Target, reference: &Answers, ours: &Answers) -> Op
     }
     let differs = match (case.differs, target) {
         (None, _) | (_, Target::Memcached) => false,
-        (Some(Part::Server), Target::ProxyToMemcached) => false,
+        (Some(Part::Server), Target::ProxyToMemcached | Target::ProxyToRacks(_)) => false,
         (Some(_), _) => true,
     };
     let expected: Vec<Vec<u8>> = if differs {
@@ -209,7 +259,7 @@ fn compare_all(target: Target, split: Split) {
         let chosen: Vec<&Case> = transcript
             .cases
             .iter()
-            .filter(|case| case.through_proxy || !target.is_proxy())
+            .filter(|case| target.answers(case))
             .collect();
         if chosen.is_empty() {
             continue;
@@ -285,4 +335,24 @@ fn proxy_answers_alike_when_bytes_come_in_random_pieces() {
 #[test]
 fn proxy_to_memcached_answers_as_memcached() {
     compare_all(Target::ProxyToMemcached, Split::Whole);
+}
+
+#[test]
+fn proxy_to_racks_with_notes_answers_as_memcached() {
+    compare_all(Target::ProxyToRacks(Architecture::Snoop), Split::Whole);
+}
+
+#[test]
+fn proxy_to_racks_with_a_directory_answers_as_memcached() {
+    compare_all(Target::ProxyToRacks(Architecture::Dir), Split::Whole);
+}
+
+#[test]
+fn the_cases_that_are_left_out_are_there() {
+    let all = transcripts();
+    let names = NOT_IN_RACKS.iter().map(|(name, _)| name);
+    for name in names.chain(&NOT_BY_A_DIRECTORY) {
+        let mut cases = all.iter().flat_map(|(_, transcript)| &transcript.cases);
+        assert!(cases.any(|case| case.name == *name), "{name}");
+    }
 }

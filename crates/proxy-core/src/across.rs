@@ -42,7 +42,8 @@ impl Words<'_> {
                     true => line.flag(b'v'),
                     false => line,
                 };
-                line.flag(b'f').flag(b'c').end();
+                // It is no use of the item.
+                line.flag(b'f').flag(b'c').flag(b'u').end();
             }
             Command::Lock => {
                 let value = mark::lock(self.nonce);
@@ -293,16 +294,8 @@ fn put_answer(out: &mut Vec<u8>, status: MetaStatus, meta: &Meta<'_>) {
 
 /// Whether servers say nothing to a quiet command that comes to this.
 pub(crate) fn is_hidden(question: &Question, reply: &Reply<'_>) -> bool {
-    let Reply::Meta(meta) = reply else {
-        return false;
-    };
-    let is_done = matches!(meta.status, MetaStatus::Done | MetaStatus::Value);
-    let is_quiet = question.tag.ask == Ask::Quiet;
-    is_quiet && (is_done || meta.status == MetaStatus::NotFound && !is_store(&question.bytes))
-}
-
-fn is_store(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"ms ")
+    let is_done = matches!(reply, Reply::Meta(meta) if matches!(meta.status, MetaStatus::Done | MetaStatus::Value));
+    question.tag.ask == Ask::Quiet && is_done
 }
 
 /// A `get` of one key as a meta command.

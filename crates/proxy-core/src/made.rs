@@ -23,7 +23,10 @@ impl<'q> Made<'q> {
             return None;
         };
         Some(Made {
-            exptime: meta.flags.exptime(b'N')?,
+            exptime: {
+                let made = meta.flags.exptime(b'N')?;
+                meta.flags.exptime(b'T').unwrap_or(made)
+            },
             initial: meta.flags.unsigned(b'J').unwrap_or(0),
             value: itoa::Buffer::new(),
             meta,

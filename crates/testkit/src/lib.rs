@@ -29,6 +29,7 @@ pub mod http;
 mod memcached;
 pub mod page;
 mod process;
+pub mod racks;
 mod seed;
 mod wait;
 mod worker_ports;

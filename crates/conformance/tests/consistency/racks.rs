@@ -6,7 +6,8 @@ use super::application::Shared;
 use super::warm::{
     DEADLINE, STOPPED_MS_MAX, addresses, counts, judge, pause_of, restart, rounds, work,
 };
-use evenkeel_testkit::{Client, Memcached, Process, evenkeel, poll_until};
+use evenkeel_testkit::racks::{Architecture, Racks, RacksOptions};
+use evenkeel_testkit::{Client, poll_until};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 use std::collections::BTreeSet;
@@ -47,69 +48,38 @@ const BLOWS: [Blow; 6] = [
     Blow::ProxyStopped,
 ];
 
-struct Pool {
-    servers: Vec<Memcached>,
-    /// Their keys' notes, where the pool has a directory.
-    directory: Vec<Memcached>,
-    _folder: tempfile::TempDir,
-    proxies: Vec<Process>,
-}
-
-fn memcacheds(count: usize) -> Vec<Memcached> {
-    (0..count).map(|_| Memcached::spawn(&["-t", "1"])).collect()
-}
-
-fn named(servers: &[Memcached], rack: impl Fn(usize) -> String) -> String {
-    let servers = servers.iter().enumerate().map(|(at, server)| {
-        let (address, rack) = (server.address(), rack(at));
-        format!("{{ address = \"{address}\", rack = \"{rack}\" }}")
-    });
-    format!("servers = [{}]\n", servers.collect::<Vec<_>>().join(", "))
-}
+struct Pool(Racks);
 
 impl Pool {
-    fn start(architecture: &str) -> Self {
-        let servers = memcacheds(RACKS * SERVERS_PER_RACK);
-        let directory = memcacheds(2);
-        let racks = (0..RACKS).map(|rack| format!("[topology.racks.r{rack}]\n"));
-        let timeouts =
-            format!("request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\n");
-        let text = format!(
-            "{}[topology.racks.core]\ncentral = true\n[proxy]\nthreads = 2\n[pools.main]\n{}{timeouts}{architecture}\
-             [pools.notes]\n{}{timeouts}[[routes]]\npool = \"main\"\n",
-            racks.collect::<String>(),
-            named(&servers, |at| format!("r{}", at / SERVERS_PER_RACK)),
-            named(&directory, |_| "core".to_owned()),
-        );
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("proxy.toml");
-        std::fs::write(&path, text).expect("room");
-        let path = path.display().to_string();
-        let proxies = (0..RACKS)
-            .map(|rack| evenkeel::proxy(&["--config", &path, "--rack", &format!("r{rack}")]));
-        Pool {
-            proxies: proxies.collect(),
-            servers,
-            directory,
-            _folder: folder,
-        }
+    fn start(architecture: Architecture) -> Self {
+        Pool(Racks::start(&RacksOptions {
+            racks: RACKS,
+            servers: SERVERS_PER_RACK,
+            directories: 2,
+            architecture,
+            lines: format!(
+                "request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\n"
+            ),
+            threads: 2,
+            ..RacksOptions::default()
+        }))
     }
 
     fn strike(&mut self, blow: Blow, random: &mut Xoshiro256PlusPlus, shared: &Shared) {
         let mut number = |below: usize| random.next_u64() as usize % below;
         let (server, of_directory, proxy) = (
-            number(self.servers.len()),
-            number(self.directory.len()),
+            number(self.0.servers.len()),
+            number(self.0.directory.len()),
             number(RACKS),
         );
         let pause = Duration::from_millis(number(STOPPED_MS_MAX as usize) as u64);
         match blow {
             Blow::Evicted => self.evict(random, shared),
-            Blow::ServerRestarted => restart(&mut self.servers[server]),
-            Blow::ServerStopped => pause_of(self.servers[server].process(), pause),
-            Blow::DirectoryRestarted => restart(&mut self.directory[of_directory]),
-            Blow::DirectoryStopped => pause_of(self.directory[of_directory].process(), pause),
-            Blow::ProxyStopped => pause_of(&mut self.proxies[proxy], pause),
+            Blow::ServerRestarted => restart(&mut self.0.servers[server]),
+            Blow::ServerStopped => pause_of(self.0.servers[server].process(), pause),
+            Blow::DirectoryRestarted => restart(&mut self.0.directory[of_directory]),
+            Blow::DirectoryStopped => pause_of(self.0.directory[of_directory].process(), pause),
+            Blow::ProxyStopped => pause_of(&mut self.0.proxies[proxy], pause),
         }
     }
 
@@ -117,7 +87,7 @@ impl Pool {
     fn evict(&self, random: &mut Xoshiro256PlusPlus, shared: &Shared) {
         for _ in 0..EVICTED {
             let mut number = |below: usize| random.next_u64() as usize % below;
-            let server = &self.servers[number(self.servers.len())];
+            let server = &self.0.servers[number(self.0.servers.len())];
             let key = shared.key(number(super::application::KEYS.len()));
             // One that is stopped, or not the key's, is no matter.
             if let Ok(mut client) = Client::try_connect(server.address()) {
@@ -125,8 +95,8 @@ impl Pool {
             }
         }
         // What notes are called is nobody's business: a directory loses all of them.
-        let at = random.next_u64() as usize % self.directory.len();
-        if let Ok(mut client) = Client::try_connect(self.directory[at].address()) {
+        let at = random.next_u64() as usize % self.0.directory.len();
+        if let Ok(mut client) = Client::try_connect(self.0.directory[at].address()) {
             let _ = client.try_command("flush_all");
         }
     }
@@ -143,7 +113,7 @@ fn shuffled(random: &mut Xoshiro256PlusPlus) -> [Blow; BLOWS.len()] {
 
 fn one_round(pool: &mut Pool, random: &mut Xoshiro256PlusPlus, shared: Shared) {
     let shared = shared.writing(WRITES_PER_MILLE);
-    let places = addresses(&pool.proxies);
+    let places = addresses(&pool.0.proxies);
     let mut struck = BTreeSet::new();
     let told = work(&shared, &places, || {
         for blow in shuffled(random) {
@@ -159,10 +129,10 @@ fn one_round(pool: &mut Pool, random: &mut Xoshiro256PlusPlus, shared: Shared) {
     assert_eq!(struck.len(), BLOWS.len(), "each has happened");
 }
 
-fn chaos(architecture: &str) {
+fn chaos(architecture: Architecture) {
     let mut pool = Pool::start(architecture);
     rounds(2, |random, shared| one_round(&mut pool, random, shared));
-    let counts = counts(&pool.proxies);
+    let counts = counts(&pool.0.proxies);
     for count in [
         "crossings",
         "crossing_hits",
@@ -183,10 +153,10 @@ fn chaos(architecture: &str) {
 
 #[test]
 fn chaos_of_racks_with_notes() {
-    chaos("architecture = \"snoop\"\n");
+    chaos(Architecture::Snoop);
 }
 
 #[test]
 fn chaos_of_racks_with_a_directory() {
-    chaos("architecture = \"dir\"\ndirectory = \"notes\"\n");
+    chaos(Architecture::Dir);
 }

@@ -254,7 +254,7 @@ pub(crate) fn step_answered(
     Ok(())
 }
 
-/// A quiet command of an application's was carried out, or has found nothing: it is told neither.
+/// A quiet command of an application's was carried out, which it is not told.
 pub(crate) fn quiet_answered(
     core: &mut ProxyCore,
     now: Instant,

@@ -1,70 +1,37 @@
 //! Items that one of three racks holds, over real processes: where they stand, who reads them, and what moves them.
 
-use crate::patience::{LINES, PATIENCE};
-use evenkeel_testkit::{Client, Memcached, Process, Signal, evenkeel};
+use crate::patience::PATIENCE;
+use evenkeel_testkit::racks::{Architecture, Racks, RacksOptions};
+use evenkeel_testkit::{Client, Memcached, Signal};
 
 const RACKS: [&str; 3] = ["a", "b", "c"];
 
 /// The client flags of our marks.
 const MARK: u32 = 0x4556_4B4C;
 
-/// How a pool finds the rack that holds an item.
-#[derive(Clone, Copy, PartialEq)]
-enum By {
-    Notes,
-    Directory,
-}
-
-/// Memcacheds in three racks, a directory, and a proxy in each rack.
 struct World {
-    servers: [Memcached; 3],
-    directory: Memcached,
-    proxies: [Process; 3],
-    clients: [Client; 3],
+    racks: Racks,
+    /// In each rack.
+    clients: Vec<Client>,
 }
 
 impl World {
-    fn new(by: By) -> Self {
-        let servers = RACKS.map(|_| Memcached::spawn(&["-t", "1"]));
-        let directory = Memcached::spawn(&["-t", "1"]);
-        let named = servers.iter().zip(RACKS).map(|(server, rack)| {
-            let address = server.address();
-            format!("{{ address = \"{address}\", rack = \"{rack}\" }}")
+    fn new(architecture: Architecture) -> Self {
+        let racks = Racks::start(&RacksOptions {
+            architecture,
+            ..RacksOptions::default()
         });
-        let named = named.collect::<Vec<_>>().join(", ");
-        let racks = RACKS
-            .map(|rack| format!("[topology.racks.{rack}]\n"))
-            .concat();
-        let architecture = match by {
-            By::Notes => "architecture = \"snoop\"\n",
-            By::Directory => "architecture = \"dir\"\ndirectory = \"notes\"\n",
-        };
-        let noted = directory.address();
-        let text = format!(
-            "{racks}[topology.racks.core]\ncentral = true\n[proxy]\nthreads = 1\n\
-             [pools.main]\nservers = [{named}]\nallow_flush = true\n{LINES}{architecture}\
-             [pools.notes]\nservers = [{{ address = \"{noted}\", rack = \"core\" }}]\n{LINES}\
-             [[routes]]\npool = \"main\"\n"
-        );
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("proxy.toml");
-        std::fs::write(&path, text).expect("room");
-        let path = path.display().to_string();
-        let proxies =
-            RACKS.map(|rack| evenkeel::proxy(&["--config", &path, "--name", rack, "--rack", rack]));
-        let clients = proxies.each_ref().map(|it| Client::connect(it.address()));
+        let clients = (0..RACKS.len()).map(|rack| Client::connect(racks.address(rack)));
         World {
-            servers,
-            directory,
-            proxies,
-            clients,
+            clients: clients.collect(),
+            racks,
         }
     }
 
     /// The rack that holds a key, as its servers show it; there is one at most.
     fn holder(&self, key: &str) -> Option<usize> {
         let holds = |at: &usize| {
-            let found = self.servers[*at].client().get(key);
+            let found = self.racks.servers[*at].client().get(key);
             found.is_some_and(|value| value.flags != MARK)
         };
         let holders: Vec<usize> = (0..RACKS.len()).filter(holds).collect();
@@ -73,7 +40,7 @@ impl World {
     }
 
     fn count(&self, at: usize, name: &str) -> u64 {
-        let stats = Client::connect(self.proxies[at].address()).stats("proxy");
+        let stats = Client::connect(self.racks.address(at)).stats("proxy");
         stats[name].parse().expect("a number")
     }
 
@@ -91,7 +58,7 @@ fn end(server: &mut Memcached) {
     server.process().wait(PATIENCE);
 }
 
-fn commands_of_all_kinds_from_all_racks(by: By) {
+fn commands_of_all_kinds_from_all_racks(by: Architecture) {
     let mut world = World::new(by);
     let w = &mut world;
     // The rack that writes a key holds it.
@@ -142,24 +109,24 @@ fn commands_of_all_kinds_from_all_racks(by: By) {
 
 #[test]
 fn by_notes_an_item_is_where_it_was_written_last_and_all_racks_see_it() {
-    commands_of_all_kinds_from_all_racks(By::Notes);
+    commands_of_all_kinds_from_all_racks(Architecture::Snoop);
 }
 
 #[test]
 fn by_a_directory_an_item_is_where_it_was_written_last_and_all_racks_see_it() {
-    commands_of_all_kinds_from_all_racks(By::Directory);
+    commands_of_all_kinds_from_all_racks(Architecture::Dir);
 }
 
 #[test]
 fn what_the_own_rack_holds_is_served_and_written_while_the_others_are_away() {
-    for by in [By::Notes, By::Directory] {
+    for by in [Architecture::Snoop, Architecture::Dir] {
         let mut world = World::new(by);
         assert_eq!(world.clients[0].set("k", b"x"), "STORED");
         assert_eq!(world.clients[1].set("l", b"y"), "STORED");
-        for server in &mut world.servers[1..] {
+        for server in &mut world.racks.servers[1..] {
             end(server);
         }
-        end(&mut world.directory);
+        world.racks.directory.iter_mut().for_each(end);
         let client = &mut world.clients[0];
         assert_eq!(client.get("k").expect("it is here").data, b"x");
         assert_eq!(client.set("k", b"z"), "STORED");
