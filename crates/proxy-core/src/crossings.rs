@@ -49,6 +49,10 @@ pub(crate) struct Crossing {
     asked: Vec<Asked>,
     /// What is asked when its pause is over.
     pub paused: Option<(Command, Sites)>,
+    /// When it began, or began anew.
+    pub since: Instant,
+    /// How often it has begun anew.
+    pub anew: u32,
     /// No further step begins from then on.
     pub give_up: Instant,
     /// Why a step failed.
@@ -71,7 +75,8 @@ impl Crossing {
         racks: Arc<PoolRacks>,
         question: Question,
         key: Box<[u8]>,
-        (holds_back, give_up): (bool, Instant),
+        holds_back: bool,
+        (since, give_up): (Instant, Instant),
     ) -> Self {
         Crossing {
             machine,
@@ -83,6 +88,8 @@ impl Crossing {
             holds_back,
             asked: Vec::new(),
             paused: None,
+            since,
+            anew: 0,
             give_up,
             failure: None,
         }

@@ -131,7 +131,7 @@ pub use config::{
 };
 pub use explain::{
     CopiesSeen, Destination, Explanation, Exptimes, FormerSeen, HealthSeen, HotSeen, KeyTogether,
-    KeyWay, PLACES_LISTED_MAX, Placing, RouteFound, ServerSeen, Together,
+    KeyWay, PLACES_LISTED_MAX, Placing, RacksSeen, RouteFound, ServerSeen, Together,
 };
 pub use ids::{BackendId, ClientId};
 pub use logged::LoggedRequest;

@@ -59,10 +59,6 @@ pub(super) fn text(advised: &Advised) -> String {
 }
 
 fn cells(row: &Row, with_page: bool) -> [String; 6] {
-    let name = match row.is_built {
-        true => row.architecture.to_string(),
-        false => format!("{} (not built)", row.architecture),
-    };
     let figure = |estimate: Option<Estimate>, digits| {
         estimate.map_or_else(|| "-".into(), |it| range(it, digits))
     };
@@ -71,7 +67,7 @@ fn cells(row: &Row, with_page: bool) -> [String; 6] {
         .measured_ms
         .map_or_else(String::new, |ms| format!("{ms:.3}"));
     [
-        name,
+        row.architecture.to_string(),
         figure(row.latency_ms, 3),
         figure(page, 1),
         figure(row.central_bytes, 0),

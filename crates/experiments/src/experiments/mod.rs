@@ -62,7 +62,7 @@ pub const ALL: &[Experiment] = &[
     locality::FIGURE_5,
     locality::FIGURE_6,
     locality::FIGURE_11,
-    locality::SDC_SDS,
+    locality::MEANS,
     agreement::AGREEMENT,
     spore::TARGETS,
     mbal::TARGETS,

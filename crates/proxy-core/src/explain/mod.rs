@@ -22,6 +22,7 @@ use evenkeel_placement::renaming::shadows;
 use evenkeel_protocol::{KEY_LEN_MAX, text};
 use evenkeel_schemes::copies::Switch;
 use evenkeel_schemes::generation::taken_apart;
+use evenkeel_schemes::locality::holder::Site;
 use evenkeel_schemes::stage::Stage;
 use evenkeel_types::{Instant, KeyHash, ServerId};
 use serde::Serialize;
@@ -31,7 +32,7 @@ pub use together::{KeyTogether, Together};
 
 pub use seen::{
     CopiesSeen, Destination, Explanation, Exptimes, FormerSeen, HealthSeen, HotSeen, KeyWay,
-    PLACES_LISTED_MAX, Placing, RouteFound, ServerSeen,
+    PLACES_LISTED_MAX, Placing, RacksSeen, RouteFound, ServerSeen,
 };
 
 /// Explains the ways of a key. `running` says whether it is worth telling how servers are.
@@ -179,6 +180,7 @@ fn destination(
         former: former_seen(core, pool, key, running),
         hot: None,
         copies: copies_seen(core, pool, key, running),
+        racks: racks_seen(core, pool, key, running),
         asked: None,
         why: String::new(),
     };
@@ -246,6 +248,24 @@ fn copies_seen(core: &ProxyCore, pool: &Pool, key: &[u8], running: bool) -> Opti
         switch: switch.map_or("unknown", Switch::as_str).into(),
         name: name.map(|name| shown(&name)),
         servers: copies.collect(),
+    })
+}
+
+fn racks_seen(core: &ProxyCore, pool: &Pool, key: &[u8], running: bool) -> Option<RacksSeen> {
+    let racks = pool.racks.as_ref()?;
+    let seen = |site| {
+        let name = racks.name(site, key);
+        let (home, _) = core.pools.place(racks.pool_of(site)?, &name);
+        server_seen(core, home.ok()?, running)
+    };
+    let directory = seen(Site::Directory);
+    let note = directory
+        .as_ref()
+        .map(|_| shown(&racks.name(Site::Directory, key)));
+    Some(RacksSeen {
+        others: racks.racks.others().iter().filter_map(seen).collect(),
+        directory,
+        note,
     })
 }
 

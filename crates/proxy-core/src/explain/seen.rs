@@ -72,6 +72,8 @@ pub struct Destination {
     pub hot: Option<HotSeen>,
     /// Where its copies are, in a pool that keeps some.
     pub copies: Option<CopiesSeen>,
+    /// Where else it may be, in a pool of which one rack holds each item.
+    pub racks: Option<RacksSeen>,
     /// The server that is asked, by name. Absent if none is.
     pub asked: Option<String>,
     /// Why.
@@ -111,6 +113,17 @@ pub struct CopiesSeen {
     pub name: Option<String>,
     /// The servers that have copies, in the order of the walk, without the home.
     pub servers: Vec<ServerSeen>,
+}
+
+/// The racks of a pool of which one holds each item. Its home is in the proxy's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RacksSeen {
+    /// The key's servers in the other racks.
+    pub others: Vec<ServerSeen>,
+    /// The server that has its note, where the pool has a directory.
+    pub directory: Option<ServerSeen>,
+    /// What the note is called there.
+    pub note: Option<String>,
 }
 
 /// Bounds of exptimes, in seconds, 0 for none.

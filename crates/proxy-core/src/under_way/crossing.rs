@@ -38,8 +38,12 @@ use evenkeel_schemes::locality::holder::{
 };
 use evenkeel_types::{Instant, KeyHash};
 
-/// Shortest pause before a command begins anew, and how much longer it may be.
-const PAUSE: (Duration, Duration) = (Duration::from_micros(200), Duration::from_micros(1800));
+/// Shortest pause before a command begins anew.
+const PAUSE_MIN: Duration = Duration::from_micros(200);
+
+/// How much longer the first may be at least. It may be as much longer as the command has taken, since whoever was in its way takes as long;
+/// each further one twice as much as the one before.
+const PAUSE_MORE: Duration = Duration::from_micros(1800);
 
 /// A request that may change something is asked in a pool over racks. It is answered here.
 #[inline(never)]
@@ -192,7 +196,14 @@ fn begin(
     }
     let give_up = deadline(core, now, &tag);
     let own = racks.own();
-    let mut crossing = Crossing::new((machine, wish), racks, question, key, (holds_back, give_up));
+    let mut crossing = Crossing::new(
+        (machine, wish),
+        racks,
+        question,
+        key,
+        holds_back,
+        (now, give_up),
+    );
     crossing.learn(own, learnt_on);
     let id = core.crossings.insert(crossing);
     go_on(core, now, id, next);
@@ -346,9 +357,11 @@ fn go_on(core: &mut ProxyCore, now: Instant, id: CrossingId, next: Next) {
         match core.crossings.get_mut(id) {
             Some(crossing) if next.pauses => {
                 crossing.paused = Some((command, sites));
-                let longer = PAUSE.1.as_micros() as u32;
+                let longer = PAUSE_MORE.max(now.since(crossing.since)) * 2u32.pow(crossing.anew);
+                let longer = u32::try_from(longer.as_micros()).unwrap_or(u32::MAX);
                 let longer = Duration::from_micros((core.random.u32() % longer).into());
-                let until = now + PAUSE.0 + longer;
+                let until = now + PAUSE_MIN + longer;
+                (crossing.since, crossing.anew) = (until, crossing.anew + 1);
                 core.crossings.pause(id, until);
                 core.outbox.due_at(until);
             }

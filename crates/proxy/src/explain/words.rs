@@ -160,6 +160,19 @@ fn destination_words(out: &mut String, to: &Destination, running: bool) {
     if let Some(copies) = &to.copies {
         row(out, "copies", &copies_words(copies));
     }
+    if let Some(racks) = &to.racks {
+        for (at, other) in racks.others.iter().enumerate() {
+            let name = if at == 0 { "or held" } else { "" };
+            row(out, name, &server_words(other));
+        }
+        if let (Some(directory), Some(note)) = (&racks.directory, &racks.note) {
+            row(
+                out,
+                "note",
+                &format!("{} ({note})", server_words(directory)),
+            );
+        }
+    }
     let nobody = if running { "nobody" } else { "unknown" };
     let asked = to.asked.as_deref().unwrap_or(nobody);
     row(out, "asked", &format!("{asked}: {}", to.why));

@@ -23,6 +23,8 @@ const MEMORY: &str = "64";
 
 const POOL: &str = "main";
 
+const DIRECTORY: &str = "notes";
+
 /// What the racks are called: by their numbers, and this one.
 const CENTRAL: &str = "core";
 
@@ -45,6 +47,7 @@ pub(super) struct Ground {
     relay: Relay,
     /// For each path, whether it leaves its rack.
     leaves: Vec<bool>,
+    architecture: Architecture,
     _memcacheds: Vec<Server>,
     _coordinator: Server,
     _folder: TempDir,
@@ -62,10 +65,11 @@ impl Ground {
             Server::memcached(Path::new("memcached"), &arguments, &cores)
                 .context("starting memcached (Debian: apt-get install memcached)")
         };
-        let memcacheds = (0..plan.racks).map(memcached);
+        let memcacheds = (0..plan.places()).map(memcached);
         let memcacheds = memcacheds.collect::<anyhow::Result<Vec<_>>>()?;
         // The paths of the first proxy, then those of the next.
-        let ends = (0..plan.racks).flat_map(|from| (0..plan.racks).map(move |to| (from, to)));
+        let places = plan.places();
+        let ends = (0..plan.racks).flat_map(|from| (0..places).map(move |to| (from, to)));
         let route = |(from, to): (usize, usize)| Route {
             listen: ([127, 0, 0, 1], 0).into(),
             to: Target::from(memcacheds[to].address),
@@ -75,7 +79,7 @@ impl Ground {
             },
         };
         let relay = Relay::start(ends.clone().map(route).collect(), 0)?;
-        let paths = relay.addresses.chunks(plan.racks).enumerate();
+        let paths = relay.addresses.chunks(places).enumerate();
         let proxies = paths.map(|(rack, addresses)| {
             let path = folder.path().join(format!("{rack}.toml"));
             let servers = addresses.iter().enumerate();
@@ -96,6 +100,7 @@ impl Ground {
         Ok(Ground {
             proxies,
             relay,
+            architecture: plan.architecture,
             leaves: ends.map(|(from, to)| plan.leaves(from, to)).collect(),
             _memcacheds: memcacheds,
             _coordinator: coordinator,
@@ -106,6 +111,11 @@ impl Ground {
     /// The proxies, rack by rack, to put load on.
     pub fn targets(&self) -> impl Iterator<Item = Target> {
         self.proxies.iter().map(|proxy| Target::from(proxy.address))
+    }
+
+    /// Where items live.
+    pub fn architecture(&self) -> Architecture {
+        self.architecture
     }
 
     /// Bytes that the relay has carried out of racks, and back into them.
@@ -141,20 +151,30 @@ impl Plan {
         self.architecture == Architecture::Sdc
     }
 
+    /// How many memcacheds there are: a directory is the last.
+    fn places(&self) -> usize {
+        self.racks + usize::from(self.architecture == Architecture::Dir)
+    }
+
+    /// Whether a server is central.
+    fn is_on_backbone(&self, server: usize) -> bool {
+        self.is_central() || server >= self.racks
+    }
+
     /// The rack of a server.
     fn rack_of(&self, server: usize) -> String {
-        match self.is_central() {
+        match self.is_on_backbone(server) {
             true => CENTRAL.to_owned(),
             false => server.to_string(),
         }
     }
 
     fn leaves(&self, from: usize, to: usize) -> bool {
-        self.is_central() || from != to
+        self.is_on_backbone(to) || from != to
     }
 
     fn round_trip(&self, from: usize, to: usize) -> Duration {
-        let switches = match (self.is_central(), from == to) {
+        let switches = match (self.is_on_backbone(to), from == to) {
             (true, _) => 2,
             (false, true) => 1,
             (false, false) => 3,
@@ -167,14 +187,19 @@ impl Plan {
         let racks: String = (0..self.racks)
             .map(|rack| format!("[topology.racks.{rack}]\n"))
             .collect();
-        let leader = match self.architecture {
+        let (servers, directory) = servers.split_at(self.racks);
+        let more = match self.architecture {
             Architecture::Sdr => format!("pool_coordinator = \"http://{coordinator}\"\n"),
+            Architecture::Dir => format!(
+                "directory = \"{DIRECTORY}\"\n[pools.{DIRECTORY}]\nservers = [{}]\n[[routes]]\npool = \"{POOL}\"\n",
+                directory.join(", ")
+            ),
             _ => String::new(),
         };
         format!(
             "{racks}[topology.racks.{CENTRAL}]\ncentral = true\n\
              [proxy]\nlisten = \"127.0.0.1:0\"\nthreads = 1\nrack = \"{rack}\"\n\
-             [pools.{POOL}]\nservers = [{}]\narchitecture = \"{}\"\n{leader}",
+             [pools.{POOL}]\nservers = [{}]\narchitecture = \"{}\"\n{more}",
             servers.join(", "),
             self.architecture
         )

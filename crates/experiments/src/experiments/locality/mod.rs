@@ -6,15 +6,15 @@ mod figure_4;
 mod figure_5;
 mod figure_6;
 mod ground;
+mod means;
 mod profiled;
-mod sdc_sds;
 
 pub(super) use figure_4::FIGURE_4;
 pub(super) use figure_5::FIGURE_5;
 pub(super) use figure_6::FIGURE_6;
 pub(super) use figure_11::FIGURE_11;
+pub(super) use means::MEANS;
 pub use profiled::plots;
-pub(super) use sdc_sds::SDC_SDS;
 
 use super::Experiment;
 use crate::report::Table;

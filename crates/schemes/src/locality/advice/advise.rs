@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::choice::{choose, is_built};
+use super::choice::choose;
 use super::estimate::{Estimate, cost};
 use super::question::{Bad, Inputs, Objective, Question, check};
 use crate::locality::model::turn::{Turn, turns};
@@ -16,8 +16,6 @@ pub const SWITCH_TIMES: f64 = 10.0;
 pub struct Row {
     /// Which.
     pub architecture: Architecture,
-    /// Whether it can be switched on: see [`is_built`].
-    pub is_built: bool,
     /// Mean latency of a command, in ms. `None` where it needs a central server and there is none.
     pub latency_ms: Option<Estimate>,
     /// The same of all commands of a page.
@@ -42,8 +40,7 @@ pub enum Number {
     Reads,
 }
 
-/// Where the best of all architectures is another one as a number changes and all else stays. Those that cannot be switched on yet are
-/// among them.
+/// Where the best of all architectures is another one as a number changes and all else stays.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turning {
     /// The number.
@@ -81,7 +78,7 @@ pub struct Advice {
 /// If a number is no possible one.
 pub fn advise(question: &Question, whole: &Inputs, samples: &[Inputs]) -> Result<Advice, Bad> {
     check(question, whole, samples)?;
-    let (choice, reason) = choose(question, whole, samples, is_built);
+    let (choice, reason) = choose(question, whole, samples);
     let rows = Architecture::ALL.map(|architecture| row(question, architecture, whole, samples));
     let numbers = [Number::Ps, Number::Switch, Number::Reads];
     Ok(Advice {
@@ -105,7 +102,6 @@ fn row(question: &Question, architecture: Architecture, whole: &Inputs, samples:
     };
     Row {
         architecture,
-        is_built: is_built(architecture),
         latency_ms,
         page_ms: latency_ms.map(|latency| latency.times(question.requests_per_page)),
         central_bytes: of_usage(&|inputs| network::bytes(architecture, &inputs.usage, racks)),
@@ -154,7 +150,7 @@ fn fastest_switch(distances: Distances) -> f64 {
     (distances.switch() - least).max(0.0)
 }
 
-/// The architecture that costs least, whether or not it can be switched on; of equal ones the plainest.
+/// The architecture that costs least; of equal ones the plainest.
 fn best(question: &Question, inputs: &Inputs) -> Architecture {
     let costs = Architecture::ALL.into_iter().filter_map(|one| {
         let cost = cost(question.objective, one, inputs, question.racks)?;

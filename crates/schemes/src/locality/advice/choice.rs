@@ -11,18 +11,11 @@ pub const GAIN_MIN: f64 = 0.05;
 /// real servers. What cannot tell today's latency is not asked about another.
 pub const MODEL_OFF_MAX: f64 = 0.1;
 
-/// Whether an architecture can be switched on.
-pub const fn is_built(architecture: Architecture) -> bool {
-    !matches!(architecture, Architecture::Snoop | Architecture::Dir)
-}
-
-/// The architecture to change to among those that may be chosen, and why, in a sentence; `None` is no change. The inputs have been
-/// checked.
+/// The architecture to change to, and why, in a sentence; `None` is no change. The inputs have been checked.
 pub(super) fn choose(
     question: &Question,
     whole: &Inputs,
     samples: &[Inputs],
-    may_be: impl Fn(Architecture) -> bool,
 ) -> (Option<Architecture>, String) {
     let today = question.today.architecture;
     if question.objective.has_latency()
@@ -31,24 +24,24 @@ pub(super) fn choose(
         return (None, reason);
     }
     let score = |one| score(question, one, whole, samples);
-    let best_of = |may_be: &dyn Fn(Architecture) -> bool| {
-        let scores = Architecture::ALL.into_iter().filter(|&one| may_be(one));
-        let scores = scores.filter_map(|one| Some((one, score(one)?)));
-        scores.min_by(|a, b| a.1.value.total_cmp(&b.1.value))
-    };
     let Some(now) = score(today) else {
         return (
             None,
             format!("no change: {today} needs a central server, and there is none"),
         );
     };
-    let (best, at_best) = best_of(&|one| one == today || may_be(one)).unwrap_or((today, now));
+    let scores = Architecture::ALL.into_iter();
+    let scores = scores.filter_map(|one| Some((one, score(one)?)));
+    let best = scores.min_by(|a, b| a.1.value.total_cmp(&b.1.value));
+    let (best, at_best) = best.unwrap_or((today, now));
     let what = question.objective.words();
     let gain = |of: Estimate| format!("{:.1} %", 100.0 * (1.0 - of.value / now.value));
     let would = format!("{best} would make {what} smaller by {}", gain(at_best));
-    let (choice, reason) = if at_best.value >= now.value {
-        let nothing = "no change: nothing that can be switched on makes";
-        (None, format!("{nothing} {what} smaller than {today} does"))
+    if at_best.value >= now.value {
+        (
+            None,
+            format!("no change: nothing makes {what} smaller than {today} does"),
+        )
     } else if at_best.value > (1.0 - GAIN_MIN) * now.value {
         let least = 100.0 * GAIN_MIN;
         (
@@ -63,15 +56,7 @@ pub(super) fn choose(
     } else {
         let smaller = format!("makes {what} smaller by {}", gain(at_best));
         (Some(best), format!("{best} in place of {today} {smaller}"))
-    };
-    let beyond = match best_of(&|_| true) {
-        Some((beyond, at_beyond)) if at_beyond.value < at_best.value => format!(
-            "; {beyond} would by {}, and cannot be switched on yet",
-            gain(at_beyond)
-        ),
-        _ => String::new(),
-    };
-    (choice, reason + &beyond)
+    }
 }
 
 /// The reason not to believe the model, if there is one: what it says of today's latency is not what was measured.

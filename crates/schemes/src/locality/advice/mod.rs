@@ -13,7 +13,7 @@ mod steady;
 mod tests;
 
 pub use advise::{Advice, Number, Row, SWITCH_TIMES, Turning, advise};
-pub use choice::{GAIN_MIN, MODEL_OFF_MAX, is_built};
+pub use choice::{GAIN_MIN, MODEL_OFF_MAX};
 pub use estimate::Estimate;
 pub use question::{BYTES_MAX, Bad, Inputs, MS_MAX, Objective, Question, REQUESTS_MAX, Today};
 pub use steady::{HOLDS, Steady};

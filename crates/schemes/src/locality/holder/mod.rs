@@ -152,6 +152,11 @@ impl Racks {
         Racks { own, others }
     }
 
+    /// The places in other racks.
+    pub fn others(&self) -> Sites {
+        self.others
+    }
+
     fn own(&self) -> Site {
         Site::Rack(self.own)
     }

@@ -252,4 +252,49 @@ mod tests {
             }
         }
     }
+
+    const HEAD: &str = "## Round trips of Snoop and Directory
+
+What an application waits for, one after the other: `own` of its own rack, `directory`, `other` of another rack, or of several side by side. *Here* the own rack holds the item; *elsewhere* another does, and the own place has its note (Snoop) or nothing (Directory);
+*nowhere* nothing of it is left. The table is made by the steps themselves: `EVENKEEL_WRITE_DOCS=1 cargo test -p evenkeel-schemes page` writes it anew. In SDC each outcome is one round trip to the backbone, in SDS one to the key's rack; SDR's are [above](#as-they-ship).
+
+| outcome | where it is | Snoop | Directory |
+|---|---|---|---|
+";
+
+    const BELOW: &str = "
+A set of what the own rack holds takes one round trip where the proxy remembers its unique. `touch` and `gat` take those of `incr`. A flush goes to all racks at once. Answers are memcached's.
+
+";
+
+    fn words(rounds: Rounds) -> String {
+        let parts = [
+            (rounds.own, "own"),
+            (rounds.directory, "directory"),
+            (rounds.other, "other"),
+        ];
+        let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<_> = parts
+            .map(|(count, whom)| match count {
+                1 => whom.to_owned(),
+                count => format!("{count} {whom}"),
+            })
+            .collect();
+        parts.join(" + ")
+    }
+
+    #[test]
+    fn the_page_of_locality_has_these_round_trips() {
+        let mut page = HEAD.to_owned();
+        for outcome in Outcome::ALL {
+            for held in [Held::Here, Held::Elsewhere, Held::Nowhere] {
+                let of = |kind| rounds(kind, outcome, held).map(words);
+                if let (Some(snoop), Some(directory)) = (of(Kind::Snoop), of(Kind::Directory)) {
+                    let place = format!("{held:?}").to_lowercase();
+                    page += &format!("| {} | {place} | {snoop} | {directory} |\n", outcome.word());
+                }
+            }
+        }
+        evenkeel_testkit::page::check_part("locality.md", &(page + BELOW));
+    }
 }

@@ -59,7 +59,7 @@ fn tried(question: &Question, whole: &Inputs, samples: &[Inputs]) -> Option<Arch
     };
     let now = score(today)?;
     let mut best: Option<(Architecture, f64)> = None;
-    for one in [Architecture::Sdc, Architecture::Sds, Architecture::Sdr] {
+    for one in Architecture::ALL {
         let Some(of_it) = score(one) else { continue };
         let is_worth_it = of_it.0 <= 0.95 * now.0 && of_it.2 < now.1;
         if one != today && is_worth_it && best.is_none_or(|best| of_it.0 < best.1) {
