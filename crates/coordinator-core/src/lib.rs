@@ -57,6 +57,7 @@ mod migrating;
 mod placing;
 pub mod plans;
 mod quarantine;
+pub mod scale;
 mod settings;
 mod state;
 mod takeover;

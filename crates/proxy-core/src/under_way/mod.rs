@@ -9,6 +9,7 @@
 //!   by_stage                     at former servers or the pool's own
 //!   copies                       copies are filled and refreshed
 //!   operation, crossing          in several steps; between racks
+//!   crossed                      what applications are told of the latter
 //!   deletions                    copies are deleted behind a write
 //!   release                      what an application is shown, in the order asked
 //!   again                        the same once more, or at another place
@@ -23,6 +24,7 @@ pub(crate) mod apart;
 pub(crate) mod by_stage;
 pub(crate) mod catch_up;
 pub(crate) mod copies;
+pub(crate) mod crossed;
 pub(crate) mod crossing;
 pub(crate) mod deletions;
 pub(crate) mod era;

@@ -41,9 +41,6 @@ const BYTES_ERROR_MAX: f64 = 0.02;
 /// Requests a second of each rack: so few that none waits for another.
 const RATE: f64 = 60.0;
 
-/// The same while items are brought into all racks.
-const RATE_BEFORE: f64 = 300.0;
-
 /// Connections of each rack's load: so many that two requests hardly ever want the same one.
 const CONNECTIONS: usize = 64;
 /// So few that each is read and written many times in a trial: copies are then there as often as they ever are.
@@ -53,7 +50,7 @@ const KEYS_HELD: u64 = 500;
 /// The most of such reads that may miss: they came while the item moved.
 const MISSES_MAX: f64 = 0.02;
 /// Writes that bring each of these items about as often into each rack, before anything is measured.
-const WRITES_BEFORE: u64 = 6 * KEYS_HELD;
+const WRITES_BEFORE: u64 = 3 * KEYS_HELD;
 const KEY_LEN: u32 = 24;
 /// As MediaWiki's objects (Figure 7).
 const VALUE_LEN: u32 = 870;
@@ -119,7 +116,7 @@ fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
                         switch,
                         reads,
                         architecture,
-                        mean_ms: measured(run, &ground, (reads, RATE), duration)?,
+                        mean_ms: measured(run, &ground, reads, duration)?,
                         model_ms: model(architecture, reads, network, racks)?,
                     });
                 }
@@ -169,7 +166,7 @@ fn base(run: &Run, duration: Duration) -> anyhow::Result<f64> {
             network,
         },
     )?;
-    let means = READS.map(|reads| measured(run, &ground, (reads, RATE), duration));
+    let means = READS.map(|reads| measured(run, &ground, reads, duration));
     let means = means.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     Ok(means.iter().sum::<f64>() / means.len() as f64 - network.across(2))
 }
@@ -237,31 +234,21 @@ fn started(run: &Run, plan: Plan) -> anyhow::Result<Ground> {
     let stored = Driver::start(filling)?.wait()?.counters.sets;
     ensure!(stored == keys(architecture), "{stored} keys were stored");
     if is_held(architecture) {
-        let seconds = WRITES_BEFORE as f64 / (RATE_BEFORE * racks as f64);
-        measured(
-            run,
-            &ground,
-            (0.0, RATE_BEFORE),
-            Duration::from_secs_f64(seconds),
-        )?;
+        let seconds = WRITES_BEFORE as f64 / (RATE * racks as f64);
+        measured(run, &ground, 0.0, Duration::from_secs_f64(seconds))?;
     }
     Ok(ground)
 }
 
 /// The mean latency of all racks' requests, in ms.
-fn measured(
-    run: &Run,
-    ground: &Ground,
-    (reads, rate): (f64, f64),
-    duration: Duration,
-) -> anyhow::Result<f64> {
+fn measured(run: &Run, ground: &Ground, reads: f64, duration: Duration) -> anyhow::Result<f64> {
     let architecture = ground.architecture();
     let start = |(number, target)| {
         let seed = run.seed.wrapping_add(number);
         Driver::start(LoadPlan {
             connections_per_thread: CONNECTIONS,
             pipeline: 1,
-            pace: Arrivals::Poisson(Rate::Constant(rate)),
+            pace: Arrivals::Poisson(Rate::Constant(RATE)),
             stop: Stop::after(duration),
             // Connections are opened.
             warm_up: duration / 3,

@@ -1,0 +1,195 @@
+//! What applications are told of commands between racks, in the place of the answer to what they asked.
+
+use crate::across::{answer_without, is_hidden};
+use crate::client::{Answered, State};
+use crate::composed::parse_own;
+use crate::crossings::CrossingId;
+use crate::failure::Failure;
+use crate::made::Made;
+use crate::pipe::in_flight::{Progress, Question, Tag};
+use crate::show;
+use crate::show::Unfit;
+use crate::stats::counters::Tally;
+use crate::under_way::fail::fail;
+use crate::under_way::release::release;
+use crate::warm::{with_masked_unique, with_status};
+use crate::worker::ProxyCore;
+use evenkeel_protocol::{Limits, MetaStatus, Reply, ReplyOutcome, Request, StoreMode, parse_reply};
+use evenkeel_schemes::locality::holder::{Command, Shown, Site, Wish};
+use evenkeel_types::Instant;
+
+/// Tells the application what its own command was answered at a site.
+pub(crate) fn show_own(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: CrossingId,
+    site: Site,
+    (reply, raw): (&Reply<'_>, &[u8]),
+) -> Result<(), Unfit> {
+    let Some(crossing) = core.crossings.get(id) else {
+        return Ok(());
+    };
+    let tag = crossing.question.tag;
+    let bound = matches!(crossing.asked_at(site), Some(Command::Own(Some(_))));
+    let is_gone = matches!(reply, Reply::Meta(meta) if meta.status == MetaStatus::NotFound);
+    // With a condition a replace is a compare-and-swap to servers.
+    let is_replace = |request: &Request<'_>| matches!(request, Request::MetaSet(meta) if meta.flags.store_mode() != StoreMode::Set);
+    let asked = parse_own(&crossing.question.bytes);
+    let is_not_stored = bound && is_gone && asked.as_ref().is_some_and(is_replace);
+    let mask = match reply {
+        Reply::Meta(meta) if meta.flags.has(b'c') => crossing.racks.unique_mask(site),
+        _ => 0,
+    };
+    let question = Question {
+        tag,
+        bytes: crossing.question.bytes.clone(),
+        progress: Progress::Nothing,
+    };
+    let made = match (reply, Made::of(&question.bytes)) {
+        (Reply::Meta(stored), Some(mut made)) if crossing.wish == Wish::Add => {
+            let mut answer = Vec::new();
+            made.answer(&mut answer, stored);
+            Some(answer)
+        }
+        _ => None,
+    };
+    told(core, id);
+    if let Some(raw) = made {
+        with_parsed(&raw, |reply| {
+            show_masked(core, &question, mask, (reply, &raw))
+        })?;
+        release(core, now, tag.client);
+        return Ok(());
+    }
+    match is_not_stored {
+        true => with_status(raw, b"NS", |reply, raw| put(core, &question, (reply, raw)))?,
+        false => show_masked(core, &question, mask, (reply, raw))?,
+    }
+    release(core, now, tag.client);
+    Ok(())
+}
+
+/// Puts an answer where it was to go, with its unique combined with a mask.
+fn show_masked(
+    core: &mut ProxyCore,
+    question: &Question,
+    mask: u64,
+    (reply, raw): (&Reply<'_>, &[u8]),
+) -> Result<(), Unfit> {
+    match mask {
+        0 => put(core, question, (reply, raw)),
+        mask => with_masked_unique(raw, mask, |reply, raw| put(core, question, (reply, raw))),
+    }
+}
+
+/// Tells the application what it is not its own command that was answered.
+pub(crate) fn show_to_application(
+    core: &mut ProxyCore,
+    now: Instant,
+    id: CrossingId,
+    shown: Shown,
+) {
+    let Some(crossing) = core.crossings.get_mut(id) else {
+        return;
+    };
+    let failure = match shown {
+        Shown::Own | Shown::Miss | Shown::NotStored => None,
+        Shown::Busy => Some(Failure::Contended),
+        Shown::Failed(_) => Some(crossing.failure.take().unwrap_or(Failure::ManySteps)),
+    };
+    let tag = crossing.question.tag;
+    let question = Question {
+        tag,
+        bytes: crossing.question.bytes.clone(),
+        progress: Progress::Nothing,
+    };
+    told(core, id);
+    match failure {
+        Some(failure) => {
+            let is_busy = failure == Failure::Contended;
+            core.counts.stats.crossings_busy += u64::from(is_busy);
+            fail(core, question, &failure);
+        }
+        None => show_without(core, &question, shown == Shown::NotStored),
+    }
+    release(core, now, tag.client);
+}
+
+/// Puts where the answer was to go what a command is answered whose key has no item, or has one where it was to have none.
+pub(crate) fn show_without(core: &mut ProxyCore, question: &Question, is_there: bool) {
+    let Some(raw) = answer_without(question, is_there) else {
+        return;
+    };
+    let shown = with_parsed(&raw, |reply| put(core, question, (reply, &raw)));
+    debug_assert_eq!(shown, Ok(()), "an answer of ours fits");
+}
+
+/// Puts an answer where it was to go.
+fn put(
+    core: &mut ProxyCore,
+    question: &Question,
+    (reply, raw): (&Reply<'_>, &[u8]),
+) -> Result<(), Unfit> {
+    let tag = &question.tag;
+    let client = core.clients.get_mut(tag.client);
+    let Some(slot) = client.and_then(|client| client.slot(tag.slot)) else {
+        return Ok(());
+    };
+    let rename = core.routing.renames.get(slot.rename);
+    let mut bytes = core.spare.take();
+    let tally = show::compose(&mut bytes, slot.show, rename, &question.bytes, reply, raw)?;
+    if is_hidden(question, reply) {
+        bytes.clear();
+    }
+    let answered = Answered {
+        bytes,
+        is_error: show::is_error(reply),
+        tally,
+    };
+    put_answered(core, tag, answered);
+    Ok(())
+}
+
+fn put_answered(core: &mut ProxyCore, tag: &Tag, answered: Answered) {
+    if let Some(client) = core.clients.get_mut(tag.client) {
+        client.saw_answer(answered.bytes.len());
+        client.set_state(tag.slot, State::Done(answered));
+    }
+}
+
+/// Puts an error where the answer was to go.
+pub(crate) fn answer(core: &mut ProxyCore, question: &Question, words: &[u8]) {
+    let client = core.clients.get_mut(question.tag.client);
+    let slot = client.and_then(|client| client.slot(question.tag.slot));
+    if let Some(show) = slot.map(|slot| slot.show) {
+        let answered = Answered {
+            tally: Tally::Nothing,
+            ..Answered::error(show::refusal(show, words.to_vec()))
+        };
+        put_answered(core, &question.tag, answered);
+    }
+}
+
+/// Its application has its answer, or is about to: what it asked next may go on.
+fn told(core: &mut ProxyCore, id: CrossingId) {
+    let Some(crossing) = core.crossings.get_mut(id) else {
+        return;
+    };
+    crossing.is_told = true;
+    let holds_back = core::mem::take(&mut crossing.holds_back);
+    let client = crossing.question.tag.client;
+    if let Some(client) = core.clients.get_mut(client).filter(|_| holds_back) {
+        client.parked -= 1;
+    }
+}
+
+/// Does something with a reply of ours.
+pub(crate) fn with_parsed(
+    raw: &[u8],
+    take: impl FnOnce(&Reply<'_>) -> Result<(), Unfit>,
+) -> Result<(), Unfit> {
+    match parse_reply(raw, &Limits::default()) {
+        ReplyOutcome::Reply { reply, .. } => take(&reply),
+        _ => Err(Unfit),
+    }
+}
