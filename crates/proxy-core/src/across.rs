@@ -91,13 +91,19 @@ fn put(
     line.number(b'T', exptime).end_with(value);
 }
 
-/// The application's own command, as it is asked where uniques are combined with a mask: on condition of a unique, where one is given.
-pub(crate) fn own(question: &Question, wish: Wish, condition: Option<u64>, mask: u64) -> Vec<u8> {
+/// The application's own command, as it is asked where uniques are combined with a mask: on condition of a unique, where one is given. And how
+/// it is answered.
+pub(crate) fn own(
+    question: &Question,
+    wish: Wish,
+    condition: Option<u64>,
+    mask: u64,
+) -> (Vec<u8>, Ask) {
     if let (Wish::Add, Some(unique), Some(mut made)) = (wish, condition, Made::of(&question.bytes))
     {
         let mut bytes = Vec::new();
         made.store(&mut bytes, unique);
-        return bytes;
+        return (bytes, Ask::Single);
     }
     let mut bytes = question.bytes.clone();
     match condition {
@@ -116,7 +122,7 @@ pub(crate) fn own(question: &Question, wish: Wish, condition: Option<u64>, mask:
             mask_condition(&mut bytes, 0, mask);
         }
     }
-    bytes
+    (bytes, question.tag.ask)
 }
 
 /// Whether an `ms` asks for its unique, or has no room for more flags.

@@ -47,6 +47,8 @@ pub(crate) struct Crossing {
     pub holds_back: bool,
     /// What is asked at present, or was asked last.
     asked: Vec<Asked>,
+    /// What it wants once its machine is at its end, if that was not all.
+    pub then: Option<Wish>,
     /// What is asked when its pause is over.
     pub paused: Option<(Command, Sites)>,
     /// When it began, or began anew.
@@ -87,6 +89,7 @@ impl Crossing {
             is_told: false,
             holds_back,
             asked: Vec::new(),
+            then: None,
             paused: None,
             since,
             anew: 0,

@@ -340,8 +340,14 @@ fn count(core: &mut ProxyCore, id: CrossingId, (site, command): (Site, Command),
 }
 
 /// Shows, asks and ends, as the machine says.
-fn go_on(core: &mut ProxyCore, now: Instant, id: CrossingId, next: Next) {
-    let next = make_of_nothing(core, id, next);
+fn go_on(core: &mut ProxyCore, now: Instant, id: CrossingId, mut next: Next) {
+    if let Some(crossing) = core.crossings.get_mut(id) {
+        crossing.then = next
+            .show
+            .and_then(|shown| made_instead(crossing, shown))
+            .or(crossing.then);
+        next.show = next.show.filter(|_| crossing.then.is_none());
+    }
     if let Some(shown) = next.show {
         show_to_application(core, now, id, shown);
     }
@@ -360,30 +366,30 @@ fn go_on(core: &mut ProxyCore, now: Instant, id: CrossingId, next: Next) {
             _ => ask(core, now, id, command, sites),
         }
     }
-    let crossing = core.crossings.get(id);
-    if crossing.is_some_and(|crossing| crossing.machine.is_over()) {
-        core.crossings.remove(id);
-    }
-}
-
-/// A counter that is not there is made by an add, if the command makes one; one that is there meanwhile is changed after all.
-fn make_of_nothing(core: &mut ProxyCore, id: CrossingId, next: Next) -> Next {
     let Some(crossing) = core.crossings.get_mut(id) else {
-        return next;
+        return;
     };
-    let wish = match (crossing.wish, next.show) {
-        (Wish::Change, Some(Shown::Miss)) => Wish::Add,
-        (Wish::Add, Some(Shown::NotStored)) => Wish::Change,
-        _ => return next,
-    };
-    if Made::of(&crossing.question.bytes).is_none() {
-        return next;
+    if !crossing.machine.is_over() {
+        return;
     }
+    let Some(wish) = crossing.then.take() else {
+        return core.crossings.remove(id);
+    };
     let racks = &crossing.racks;
     let (machine, next) = Machine::of_write(racks.kind, wish, racks.racks);
-    crossing.wish = wish;
-    crossing.machine = machine;
-    next
+    (crossing.machine, crossing.wish) = (machine, wish);
+    go_on(core, now, id, next);
+}
+
+/// What a command wants in place of telling this: a counter that is not there is made by an add, and one that is there meanwhile is changed after
+/// all.
+fn made_instead(crossing: &Crossing, shown: Shown) -> Option<Wish> {
+    let wish = match (crossing.wish, shown) {
+        (Wish::Change, Shown::Miss) => Wish::Add,
+        (Wish::Add, Shown::NotStored) => Wish::Change,
+        _ => return None,
+    };
+    Made::of(&crossing.question.bytes).map(|_| wish)
 }
 
 /// Asks a command at each of these sites.
@@ -426,8 +432,7 @@ fn ask_at_site(
     let (bytes, ask) = match command {
         Command::Own(condition) => {
             let mask = racks.unique_mask(site);
-            let bytes = own(&crossing.question, crossing.wish, condition, mask);
-            (bytes, asked.ask)
+            own(&crossing.question, crossing.wish, condition, mask)
         }
         _ => {
             let words = Words {
