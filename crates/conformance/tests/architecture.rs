@@ -66,6 +66,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("runtime", &["types"]),
     ("workload", &["types"]),
     ("launch", &[]),
+    ("scaler", &[]),
     (
         "member",
         &["types", "schemes", "control", "coordinator-core", "runtime"],

@@ -1,0 +1,139 @@
+//! Actuators of autoscaling: what starts servers and stops them, when a coordinator asks.
+//!
+//! An actuator knows a server by its name, which the coordinator gives. To add a name that runs already, or to remove one that does not, is
+//! done at once: a coordinator that is started anew asks again for what may have been done.
+//!
+//! There are two, and a file says which. [`process`] starts memcacheds on this machine; [`command`] runs a program of the operator's.
+//! Calls block for a bounded time.
+
+#![forbid(unsafe_code)]
+
+mod command;
+mod file;
+mod process;
+mod run;
+#[cfg(test)]
+mod scripts;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+pub use command::{COMMAND_WITHIN, CommandActuator};
+pub use file::{FileError, open};
+pub use process::{ProcessActuator, START_WITHIN, STOP_WITHIN};
+pub use run::OUTPUT_LEN_MAX;
+
+/// Starts and stops servers by name.
+pub trait Actuator: Send {
+    /// Starts a server, unless one of this name runs. Gives its address, `HOST:PORT`.
+    ///
+    /// # Errors
+    /// It did not start, or it is not known whether it did.
+    fn add(&mut self, name: &str) -> Result<String, Failed>;
+
+    /// Stops the server of this name, if there is one. When this returns it is gone.
+    ///
+    /// # Errors
+    /// It may still run.
+    fn remove(&mut self, name: &str) -> Result<(), Failed>;
+
+    /// The addresses of all that run, by name.
+    ///
+    /// # Errors
+    /// It is not known which do.
+    fn list(&mut self) -> Result<BTreeMap<String, String>, Failed>;
+}
+
+/// Why an actuator has not done what it was asked. What has come of it is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// The name could be taken for something else.
+    #[error("a server cannot be named {name:?}")]
+    BadName {
+        /// The name.
+        name: String,
+    },
+    /// The system refused.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// What was to be done.
+        action: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A program took too long, and was killed.
+    #[error("{program} took longer than {within:?}")]
+    TooSlow {
+        /// The program.
+        program: PathBuf,
+        /// What it had.
+        within: Duration,
+    },
+    /// A program said too much, and was killed.
+    #[error("{program} said more than {OUTPUT_LEN_MAX} bytes")]
+    TooLong {
+        /// The program.
+        program: PathBuf,
+    },
+    /// A program ended otherwise than well.
+    #[error("{program} ended with {status}: {told}")]
+    Ended {
+        /// The program.
+        program: PathBuf,
+        /// How.
+        status: ExitStatus,
+        /// What it said on standard error.
+        told: String,
+    },
+    /// A server has ended before it could be used.
+    #[error("{program} has ended before it listened: {told}")]
+    Gone {
+        /// The program.
+        program: PathBuf,
+        /// What it said on standard error.
+        told: String,
+    },
+    /// What a program said makes no sense.
+    #[error("{program} said what makes no sense: {what}")]
+    Nonsense {
+        /// The program.
+        program: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// Longest name of a server: names are parts of files' names.
+const NAME_LEN_MAX: usize = 200;
+
+/// Names are arguments and parts of files' names.
+fn check_name(name: &str) -> Result<(), Failed> {
+    let is_sign = |sign: char| sign.is_ascii_alphanumeric() || "-_.:".contains(sign);
+    let begins_well = name.starts_with(|sign: char| sign.is_ascii_alphanumeric());
+    match begins_well && name.len() <= NAME_LEN_MAX && name.chars().all(is_sign) {
+        true => Ok(()),
+        false => Err(Failed::BadName { name: name.into() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_neither_options_nor_paths() {
+        for good in ["main-1", "a", "A.b_c:d-7"] {
+            check_name(good).unwrap();
+        }
+        let long = "n".repeat(201);
+        for bad in ["", "-x", "../x", "a/b", ".", "a b", "a\n", "é", "$x", &long] {
+            let said = check_name(bad).unwrap_err().to_string();
+            assert_eq!(said, format!("a server cannot be named {bad:?}"));
+        }
+    }
+}
