@@ -12,7 +12,7 @@
 //! Reads and writes of a key are taken to come in any order, from all racks alike. So of what comes to a copy, its reads and all writes, the last before a
 //! read was a read by their shares.
 //!
-//! Snoop and Dir take the [rounds](held) of their machines. Of what is there `ps` is in the own rack and the rest in others, where a note leads. A set of what the own
+//! Snoop and Dir take the [`rounds`] of their machines. Of what is there `ps` is in the own rack and the rest in others, where a note leads. A set of what the own
 //! rack holds takes one round, since the rack has set it last and remembers its unique. As many sets as gets find nothing are of what is nowhere.
 
 use super::held::{Held, rounds};
