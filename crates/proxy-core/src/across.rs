@@ -3,18 +3,19 @@
 //!
 //! What is asked when, and why, is decided in [`holder`](evenkeel_schemes::locality::holder).
 
-use crate::composed::{announced, parse_own};
+use crate::composed::{announced, line_end, parse_own};
 use crate::made::Made;
 use crate::pipe::in_flight::{Ask, Question};
+use crate::warm;
 use crate::warm::{condition_on, is_marked, mask_condition};
 use evenkeel_protocol::compose::{MetaLine, answer, request as ask};
 use evenkeel_protocol::{
-    FLAG_COUNT_MAX_MS, KeyScratch, Meta, MetaReply, MetaStatus, Reply, Request, SentKey, StoreMode,
-    text,
+    FLAG_COUNT_MAX_MS, KeyScratch, MetaReply, MetaStatus, Reply, Request, SentKey, text,
 };
 use evenkeel_schemes::locality::holder::{Command, Heard, Over, Wish};
 use evenkeel_schemes::locality::topology::RackId;
 use evenkeel_schemes::mark;
+use evenkeel_schemes::warm::Wish as Former;
 
 /// What a step is put into words with.
 pub(crate) struct Words<'a> {
@@ -137,8 +138,7 @@ fn tells_unique(bytes: &[u8]) -> bool {
 
 /// Adds flags at the end of a command's line.
 fn add(bytes: &mut Vec<u8>, flags: &[u8]) {
-    let mut ends = bytes.windows(text::CRLF.len());
-    let at = ends.position(|end| end == text::CRLF).unwrap_or(0);
+    let at = line_end(bytes);
     bytes.splice(at..at, flags.iter().copied());
 }
 
@@ -166,11 +166,15 @@ fn remove_mode(bytes: &mut Vec<u8>) {
 /// What an item or mark is, by the reply that shows it. `noted` says to which rack a token leads.
 fn seen(meta: &MetaReply<'_>, noted: impl Fn(u64) -> Option<RackId>) -> Heard {
     let unique = meta.flags.unsigned(b'c').unwrap_or(0);
-    if !is_marked(meta) {
-        return Heard::Item(unique);
+    match is_marked(meta) {
+        true => seen_mark(unique, meta.value.unwrap_or_default(), noted),
+        false => Heard::Item(unique),
     }
-    let rack = meta.value.and_then(mark::noted).and_then(noted);
-    match rack {
+}
+
+/// What a mark with this value is.
+pub(crate) fn seen_mark(unique: u64, value: &[u8], noted: impl Fn(u64) -> Option<RackId>) -> Heard {
+    match mark::noted(value).and_then(noted) {
         Some(rack) => Heard::Note(unique, rack),
         None => Heard::Lock(unique),
     }
@@ -220,14 +224,6 @@ pub(crate) fn heard_of_own(
     }
 }
 
-/// What a `VALUE` shows that is a mark.
-pub(crate) fn seen_mark(value: &[u8], noted: impl Fn(u64) -> Option<RackId>) -> Heard {
-    match mark::noted(value).and_then(noted) {
-        Some(rack) => Heard::Note(0, rack),
-        None => Heard::Lock(0),
-    }
-}
-
 /// What is at the own place of a read, which is no item; `None` where the answer is shown as it is.
 pub(crate) fn found_here(
     reply: &MetaReply<'_>,
@@ -246,32 +242,17 @@ pub(crate) fn wish_of<'k>(
     bytes: &'k [u8],
     scratch: &'k mut KeyScratch,
 ) -> Option<(Wish, &'k [u8])> {
-    let (wish, meta) = match parse_own(bytes)? {
-        Request::MetaSet(meta) | Request::MetaDelete(meta) | Request::MetaArithmetic(meta)
-            if meta.flags.has(b'C') =>
-        {
-            // Its condition is the application's.
-            (Wish::Touch, meta)
-        }
-        Request::MetaSet(meta) => {
-            let wish = match meta.flags.store_mode() {
-                StoreMode::Set => Wish::Set,
-                StoreMode::Add => Wish::Add,
-                StoreMode::Replace | StoreMode::Append | StoreMode::Prepend => Wish::Change,
-            };
-            (wish, meta)
-        }
-        // What is only made stale, or emptied, is there all the same.
-        Request::MetaDelete(meta) if meta.flags.has(b'I') || meta.flags.has(b'x') => {
-            (Wish::Change, meta)
-        }
-        Request::MetaDelete(meta) => (Wish::Delete, meta),
-        Request::MetaArithmetic(meta) => (Wish::Change, meta),
-        Request::MetaGet(meta) => (Wish::Touch, meta),
-        _ => return None,
+    let (wish, meta) = warm::wish_of(bytes)?;
+    let is_store = bytes.starts_with(b"ms ");
+    let wish = match wish {
+        Former::Overwrite if is_store => Wish::Set,
+        Former::Overwrite => Wish::Delete,
+        Former::Add => Wish::Add,
+        Former::Change => Wish::Change,
+        _ => Wish::Touch,
     };
     // With a condition a set that invalidates stores all the same where that does not hold.
-    let invalidates = meta.flags.has(b'I') && bytes.starts_with(b"ms ") && !meta.flags.has(b'C');
+    let invalidates = meta.flags.has(b'I') && is_store && !meta.flags.has(b'C');
     let vivifies = meta.flags.has(b'N') && !bytes.starts_with(b"ma ");
     let can_cross = !vivifies && !meta.flags.has(b'E') && !invalidates;
     can_cross.then(|| (wish, meta.key.decode(scratch)))
@@ -287,15 +268,10 @@ pub(crate) fn answer_without(question: &Question, is_there: bool) -> Option<Vec<
         Request::MetaGet(meta) => (MetaStatus::Miss, meta),
         _ => return None,
     };
-    let mut reply = Vec::new();
-    put_answer(&mut reply, status, &meta);
-    Some(reply)
-}
-
-fn put_answer(out: &mut Vec<u8>, status: MetaStatus, meta: &Meta<'_>) {
-    let mut scratch = KeyScratch::default();
+    let (mut reply, mut scratch) = (Vec::new(), KeyScratch::default());
     let key = meta.key(&mut scratch);
-    answer::echo_flags(answer::meta(out, status), meta, key).end();
+    answer::echo_flags(answer::meta(&mut reply, status), &meta, key).end();
+    Some(reply)
 }
 
 /// Whether servers say nothing to a quiet command that comes to this.

@@ -42,6 +42,12 @@ pub(crate) fn announced<'o>(line: MetaLine<'o>, key: SentKey<'_>) -> MetaLine<'o
     }
 }
 
+/// Where the line of a command of ours ends.
+pub(crate) fn line_end(bytes: &[u8]) -> usize {
+    let mut ends = bytes.windows(text::CRLF.len());
+    ends.position(|end| end == text::CRLF).unwrap_or(0)
+}
+
 /// A line without its newline.
 pub(crate) fn without_newline(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);

@@ -6,7 +6,7 @@
 use crate::failure::Failure;
 use crate::ids::{BackendId, ClientId, PoolId};
 use crate::limits::{OPERATION_BYTES_MAX, OPERATIONS_MAX};
-use crate::pipe::in_flight::{Asker, Question, Tag};
+use crate::pipe::in_flight::{Asker, Progress, Question, Tag};
 use crate::pool::racks::PoolRacks;
 use crate::slab::{Key, Slab};
 use evenkeel_schemes::locality::holder::{Command, Heard, Machine, Site, Sites, Wish};
@@ -174,6 +174,20 @@ impl Crossings {
 
     pub fn get_mut(&mut self, id: CrossingId) -> Option<&mut Crossing> {
         self.slab.get_mut(id.0)
+    }
+
+    /// The application is told: its request, and whether its further ones have waited for it. Its own command is not asked any more.
+    pub fn told(&mut self, id: CrossingId) -> Option<(Question, bool)> {
+        let crossing = self.slab.get_mut(id.0)?;
+        crossing.is_told = true;
+        let bytes = core::mem::take(&mut crossing.question.bytes);
+        self.bytes -= bytes.len();
+        let question = Question {
+            tag: crossing.question.tag,
+            bytes,
+            progress: Progress::Nothing,
+        };
+        Some((question, core::mem::take(&mut crossing.holds_back)))
     }
 
     /// It is over.

@@ -185,11 +185,8 @@ pub(crate) fn heard_of_own(wish: Wish, is_bound: bool, reply: &Reply<'_>) -> Hea
     }
 }
 
-/// What a request that may change something wants, and its key as it is stored.
-pub(crate) fn wish_of<'k>(
-    bytes: &'k [u8],
-    scratch: &'k mut KeyScratch,
-) -> Option<(Wish, &'k [u8])> {
+/// What a request that may change something wants, and itself.
+pub(crate) fn wish_of(bytes: &[u8]) -> Option<(Wish, Meta<'_>)> {
     let request = parse_own(bytes)?;
     let (wish, meta) = match request {
         // Its condition is the application's.
@@ -215,7 +212,7 @@ pub(crate) fn wish_of<'k>(
         Request::MetaGet(meta) => (Wish::Touch, meta),
         _ => return None,
     };
-    Some((wish, meta.key.decode(scratch)))
+    Some((wish, meta))
 }
 
 /// Flags of an `mg` of which what was fetched tells all.

@@ -126,7 +126,7 @@ impl Racks {
 }
 
 /// Servers in racks, as a line of a pool.
-fn listed(servers: &[Memcached], rack: impl Fn(usize) -> String) -> String {
+pub fn listed(servers: &[Memcached], rack: impl Fn(usize) -> String) -> String {
     let servers = servers.iter().enumerate().map(|(at, server)| {
         let (address, rack) = (server.address(), rack(at));
         format!("{{ address = \"{address}\", rack = \"{rack}\" }}")

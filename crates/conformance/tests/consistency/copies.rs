@@ -6,8 +6,9 @@ mod promise;
 
 use crate::IMPATIENT;
 use crate::changes::{Fleet, Leader};
-use crate::warm::{DEADLINE, addresses, beside, counts, list, pause_of, rounds};
+use crate::warm::{DEADLINE, addresses, beside, counts, list, pause_of, rounds, shuffled};
 use application::{Application, Shared, add_lost_counts};
+use evenkeel_testkit::racks::listed;
 use evenkeel_testkit::{Memcached, Process, Signal, poll_until};
 use promise::History;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -89,14 +90,10 @@ impl Copies {
             ),
             Copies::InRacks => {
                 let racks = (0..servers.len() / 2).map(|rack| format!("[topology.racks.{rack}]\n"));
-                let servers = servers.iter().enumerate().map(|(number, server)| {
-                    let (address, rack) = (server.address(), number / 2);
-                    format!("{{ address = \"{address}\", rack = \"{rack}\" }}")
-                });
                 format!(
-                    "{}[pools.main]\nservers = [{}]\narchitecture = \"sdr\"\nrack_copies = 3\n{others}",
+                    "{}[pools.main]\n{}architecture = \"sdr\"\nrack_copies = 3\n{others}",
                     racks.collect::<String>(),
-                    servers.collect::<Vec<_>>().join(", ")
+                    listed(servers, |at| (at / 2).to_string())
                 )
             }
         }
@@ -221,15 +218,6 @@ fn switch(leader: &Leader, to: &str) {
     });
 }
 
-/// All blows, each once.
-fn shuffled(random: &mut Xoshiro256PlusPlus) -> [Blow; BLOWS.len()] {
-    let mut blows = BLOWS;
-    for at in (1..blows.len()).rev() {
-        blows.swap(at, random.next_u64() as usize % (at + 1));
-    }
-    blows
-}
-
 fn one_round(copies: Copies, random: &mut Xoshiro256PlusPlus, struck: &mut BTreeMap<Blow, u64>) {
     let is_long = std::env::var_os("CHAOS_SECONDS").is_some();
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -250,7 +238,7 @@ fn one_round(copies: Copies, random: &mut Xoshiro256PlusPlus, struck: &mut BTree
     let told = beside(&shared.stop, applications, || {
         switch(&pool.fleet.leader(), "on");
         pool.await_use();
-        for blow in shuffled(random) {
+        for blow in shuffled(BLOWS, random) {
             pool.strike(blow, random);
             *struck.entry(blow).or_default() += 1;
             go_on();

@@ -4,10 +4,11 @@
 use super::IMPATIENT;
 use super::application::Shared;
 use super::warm::{
-    DEADLINE, STOPPED_MS_MAX, addresses, counts, judge, pause_of, restart, rounds, work,
+    DEADLINE, STOPPED_MS_MAX, addresses, counts, evict, judge, pause_of, restart, rounds, shuffled,
+    work,
 };
 use evenkeel_testkit::racks::{Architecture, Racks, RacksOptions};
-use evenkeel_testkit::{Client, poll_until};
+use evenkeel_testkit::{Client, Memcached, poll_until};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 use std::collections::BTreeSet;
@@ -85,14 +86,9 @@ impl Pool {
 
     /// Something under keys of applications is not there any more.
     fn evict(&self, random: &mut Xoshiro256PlusPlus, shared: &Shared) {
+        let servers: Vec<_> = self.0.servers.iter().map(Memcached::address).collect();
         for _ in 0..EVICTED {
-            let mut number = |below: usize| random.next_u64() as usize % below;
-            let server = &self.0.servers[number(self.0.servers.len())];
-            let key = shared.key(number(super::application::KEYS.len()));
-            // One that is stopped, or not the key's, is no matter.
-            if let Ok(mut client) = Client::try_connect(server.address()) {
-                let _ = client.try_command(&format!("delete {key}"));
-            }
+            evict(&servers, random, shared);
         }
         // What notes are called is nobody's business: a directory loses all of them.
         let at = random.next_u64() as usize % self.0.directory.len();
@@ -102,21 +98,12 @@ impl Pool {
     }
 }
 
-/// All blows, each once.
-fn shuffled(random: &mut Xoshiro256PlusPlus) -> [Blow; BLOWS.len()] {
-    let mut blows = BLOWS;
-    for at in (1..blows.len()).rev() {
-        blows.swap(at, random.next_u64() as usize % (at + 1));
-    }
-    blows
-}
-
 fn one_round(pool: &mut Pool, random: &mut Xoshiro256PlusPlus, shared: Shared) {
     let shared = shared.writing(WRITES_PER_MILLE);
     let places = addresses(&pool.0.proxies);
     let mut struck = BTreeSet::new();
     let told = work(&shared, &places, || {
-        for blow in shuffled(random) {
+        for blow in shuffled(BLOWS, random) {
             pool.strike(blow, random, &shared);
             struck.insert(blow);
             let before = shared.values();

@@ -164,6 +164,14 @@ pub fn evict(servers: &[SocketAddr], random: &mut Xoshiro256PlusPlus, shared: &S
     }
 }
 
+/// All of them, each once, in any order.
+pub fn shuffled<T, const N: usize>(mut all: [T; N], random: &mut Xoshiro256PlusPlus) -> [T; N] {
+    for at in (1..N).rev() {
+        all.swap(at, random.next_u64() as usize % (at + 1));
+    }
+    all
+}
+
 /// Rounds of chaos, each with keys of its own: one, or as many as there is time for where so many tests share it.
 pub fn rounds(tests: u32, mut one_round: impl FnMut(&mut Xoshiro256PlusPlus, Shared)) {
     let seed = seed();

@@ -4,6 +4,7 @@
 //! straight into its output; others are composed aside. What has one answer goes on in `settle.rs`.
 
 use crate::answer::bundled::take_copies;
+use crate::answer::crossing::take_step;
 use crate::answer::done::done;
 use crate::answer::flush::flush_reply;
 use crate::answer::greeting::greeted;
@@ -22,7 +23,7 @@ use crate::ids::BackendId;
 use crate::pipe::backend::{Link, Peer};
 use crate::pipe::in_flight::{Ask, Asker, Progress};
 use crate::show::Unfit;
-use crate::under_way::crossing;
+use crate::under_way::crossing::go_on_with_met;
 use crate::under_way::limited::go_on_with_ripe;
 use crate::under_way::operation::step_answered;
 use crate::under_way::pace::unpace;
@@ -129,6 +130,9 @@ fn take_reply(
     let (_, request) = backend.awaited().ok_or(Unfit)?;
     let tag = request.tag;
     let client = tag.client;
+    if tag.asker == Asker::Crossing {
+        return take_step(core, now, id, reply, raw);
+    }
     match tag.ask {
         Ask::Single => {
             if let (Reply::Moved(moved), true) = (reply, is_aware) {
@@ -137,11 +141,6 @@ fn take_reply(
             }
             if tag.asker == Asker::Step {
                 step_answered(core, now, id, &tag, reply)?;
-                done(core, id);
-                return Ok(());
-            }
-            if tag.asker == Asker::Crossing {
-                crossing::step_answered(core, now, id, &tag, (reply, raw))?;
                 done(core, id);
                 return Ok(());
             }
@@ -161,7 +160,7 @@ fn take_reply(
         Ask::Flush => flush_reply(core, now, id, reply, raw)?,
     }
     if core.pools.crosses() {
-        crossing::go_on_with_met(core, now);
+        go_on_with_met(core, now);
     }
     release(core, now, client);
     Ok(())

@@ -3,6 +3,7 @@
 pub(crate) mod askers;
 pub(crate) mod bundled;
 pub(crate) mod copies;
+pub(crate) mod crossing;
 pub(crate) mod done;
 pub(crate) mod flush;
 pub(crate) mod front;

@@ -6,12 +6,11 @@ use crate::answer::settle::{awaited_key, delete_behind};
 use crate::client::{Answered, State};
 use crate::ids::BackendId;
 use crate::pipe::backend::Peer;
-use crate::pipe::in_flight::{Asker, Progress, Tag};
+use crate::pipe::in_flight::{Progress, Tag};
 use crate::show;
 use crate::show::Unfit;
 use crate::show::kinds::{Show, Verb};
 use crate::stats::counters::Tally;
-use crate::under_way::crossing::{quiet_answered, step_answered};
 use crate::under_way::deletions::delete_copies;
 use crate::under_way::operation::{Own, own_answered};
 use crate::warm::with_status;
@@ -27,11 +26,6 @@ pub(crate) fn take_quiet(
     reply: &Reply<'_>,
     raw: &[u8],
 ) -> Result<(), Unfit> {
-    let backend = core.backends.get_mut(id).ok_or(Unfit)?;
-    let (_, request) = backend.awaited().ok_or(Unfit)?;
-    if request.tag.asker == Asker::Crossing {
-        return take_step(core, now, id, reply, raw);
-    }
     if core.takes_steps() {
         match hear_own(core, now, id, reply)? {
             Own::Show => {}
@@ -130,33 +124,6 @@ fn delete_behind_quiet(
     };
     done(core, id);
     delete_copies(core, now, tag, &key, answered);
-    Ok(())
-}
-
-/// A part of the answer to a quiet command that is a step between racks.
-#[inline(never)]
-fn take_step(
-    core: &mut ProxyCore,
-    now: Instant,
-    id: BackendId,
-    reply: &Reply<'_>,
-    raw: &[u8],
-) -> Result<(), Unfit> {
-    let backend = core.backends.get_mut(id).ok_or(Unfit)?;
-    let (_, request) = backend.awaited().ok_or(Unfit)?;
-    let tag = request.tag;
-    match (&request.progress, reply) {
-        (Progress::Answered, Reply::MetaNoop) => done(core, id),
-        (Progress::Nothing, Reply::MetaNoop) => {
-            quiet_answered(core, now, id, &tag)?;
-            done(core, id);
-        }
-        (Progress::Nothing, reply) => {
-            request.progress = Progress::Answered;
-            step_answered(core, now, id, &tag, (reply, raw))?;
-        }
-        _ => return Err(Unfit),
-    }
     Ok(())
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn shared_values(
     let racks = core.pools.racks(tag.pool);
     let found = match (racks, reply) {
         (Some(racks), Reply::Value(value)) if show::is_hidden(rename, value) => {
-            Some(seen_mark(value.data, |token| {
+            Some(seen_mark(0, value.data, |token| {
                 racks.noted(racks.own(), token)
             }))
         }

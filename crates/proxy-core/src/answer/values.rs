@@ -135,7 +135,7 @@ fn one_value(
         match racks {
             None => client.set_state(slot, State::Done(Answered::miss())),
             Some(racks) => {
-                let found = seen_mark(value.data, |token| racks.noted(racks.own(), token));
+                let found = seen_mark(0, value.data, |token| racks.noted(racks.own(), token));
                 core.crossings.meet(met(slot, value.key, found));
             }
         }

@@ -6,7 +6,7 @@ use crate::composed::parse_own;
 use crate::crossings::CrossingId;
 use crate::failure::Failure;
 use crate::made::Made;
-use crate::pipe::in_flight::{Progress, Question, Tag};
+use crate::pipe::in_flight::{Question, Tag};
 use crate::show;
 use crate::show::Unfit;
 use crate::stats::counters::Tally;
@@ -29,44 +29,41 @@ pub(crate) fn show_own(
     let Some(crossing) = core.crossings.get(id) else {
         return Ok(());
     };
-    let tag = crossing.question.tag;
-    let bound = matches!(crossing.asked_at(site), Some(Command::Own(Some(_))));
-    let is_gone = matches!(reply, Reply::Meta(meta) if meta.status == MetaStatus::NotFound);
-    // With a condition a replace is a compare-and-swap to servers.
-    let is_replace = |request: &Request<'_>| matches!(request, Request::MetaSet(meta) if meta.flags.store_mode() != StoreMode::Set);
-    let asked = parse_own(&crossing.question.bytes);
-    let is_not_stored = bound && is_gone && asked.as_ref().is_some_and(is_replace);
+    let is_bound = matches!(crossing.asked_at(site), Some(Command::Own(Some(_))));
+    let is_add = crossing.wish == Wish::Add;
     let mask = match reply {
         Reply::Meta(meta) if meta.flags.has(b'c') => crossing.racks.unique_mask(site),
         _ => 0,
     };
-    let question = Question {
-        tag,
-        bytes: crossing.question.bytes.clone(),
-        progress: Progress::Nothing,
+    let Some(question) = told(core, id) else {
+        return Ok(());
     };
     let made = match (reply, Made::of(&question.bytes)) {
-        (Reply::Meta(stored), Some(mut made)) if crossing.wish == Wish::Add => {
+        (Reply::Meta(stored), Some(mut made)) if is_add => {
             let mut answer = Vec::new();
             made.answer(&mut answer, stored);
             Some(answer)
         }
         _ => None,
     };
-    told(core, id);
-    if let Some(raw) = made {
-        with_parsed(&raw, |reply| {
+    let is_gone = matches!(reply, Reply::Meta(meta) if meta.status == MetaStatus::NotFound);
+    match made {
+        Some(raw) => with_parsed(&raw, |reply| {
             show_masked(core, &question, mask, (reply, &raw))
-        })?;
-        release(core, now, tag.client);
-        return Ok(());
+        })?,
+        // With a condition a replace is a compare-and-swap to servers.
+        None if is_bound && is_gone && is_replace(&question) => {
+            with_status(raw, b"NS", |reply, raw| put(core, &question, (reply, raw)))?;
+        }
+        None => show_masked(core, &question, mask, (reply, raw))?,
     }
-    match is_not_stored {
-        true => with_status(raw, b"NS", |reply, raw| put(core, &question, (reply, raw)))?,
-        false => show_masked(core, &question, mask, (reply, raw))?,
-    }
-    release(core, now, tag.client);
+    release(core, now, question.tag.client);
     Ok(())
+}
+
+/// Whether a command stores only where something is.
+fn is_replace(question: &Question) -> bool {
+    matches!(parse_own(&question.bytes), Some(Request::MetaSet(meta)) if meta.flags.store_mode() != StoreMode::Set)
 }
 
 /// Puts an answer where it was to go, with its unique combined with a mask.
@@ -97,13 +94,10 @@ pub(crate) fn show_to_application(
         Shown::Busy => Some(Failure::Contended),
         Shown::Failed(_) => Some(crossing.failure.take().unwrap_or(Failure::ManySteps)),
     };
-    let tag = crossing.question.tag;
-    let question = Question {
-        tag,
-        bytes: crossing.question.bytes.clone(),
-        progress: Progress::Nothing,
+    let Some(question) = told(core, id) else {
+        return;
     };
-    told(core, id);
+    let client = question.tag.client;
     match failure {
         Some(failure) => {
             let is_busy = failure == Failure::Contended;
@@ -112,7 +106,7 @@ pub(crate) fn show_to_application(
         }
         None => show_without(core, &question, shown == Shown::NotStored),
     }
-    release(core, now, tag.client);
+    release(core, now, client);
 }
 
 /// Puts where the answer was to go what a command is answered whose key has no item, or has one where it was to have none.
@@ -170,17 +164,14 @@ pub(crate) fn answer(core: &mut ProxyCore, question: &Question, words: &[u8]) {
     }
 }
 
-/// Its application has its answer, or is about to: what it asked next may go on.
-fn told(core: &mut ProxyCore, id: CrossingId) {
-    let Some(crossing) = core.crossings.get_mut(id) else {
-        return;
-    };
-    crossing.is_told = true;
-    let holds_back = core::mem::take(&mut crossing.holds_back);
-    let client = crossing.question.tag.client;
-    if let Some(client) = core.clients.get_mut(client).filter(|_| holds_back) {
+/// Its application is about to have its answer: what it asked next may go on. What it has asked.
+fn told(core: &mut ProxyCore, id: CrossingId) -> Option<Question> {
+    let (question, held_back) = core.crossings.told(id)?;
+    let client = core.clients.get_mut(question.tag.client);
+    if let Some(client) = client.filter(|_| held_back) {
         client.parked -= 1;
     }
+    Some(question)
 }
 
 /// Does something with a reply of ours.

@@ -8,7 +8,7 @@
 
 use crate::client::{Answered, State};
 use crate::clients::Clients;
-use crate::composed::parse_own;
+use crate::composed::{line_end, parse_own};
 use crate::copied::copy_of;
 use crate::failure::Failure;
 use crate::ids::{BackendId, PoolId};
@@ -31,7 +31,7 @@ use crate::warm::{
 };
 use crate::worker::ProxyCore;
 use core::time::Duration;
-use evenkeel_protocol::{KeyScratch, MetaStatus, Reply, Request, StoreMode, text};
+use evenkeel_protocol::{KeyScratch, MetaStatus, Reply, Request, StoreMode};
 use evenkeel_schemes::warm::{Command, Heard, NO_UNIQUE, Next, Shown, Warming, Wish};
 use evenkeel_types::{Instant, KeyHash};
 
@@ -53,12 +53,10 @@ const DONE: &[u8; 2] = b"HD";
 #[inline(never)]
 pub(crate) fn begin_write(core: &mut ProxyCore, now: Instant, question: Question) {
     let tag = question.tag;
-    let mut scratch = KeyScratch::default();
-    let wish = wish_of(&question.bytes, &mut scratch);
-    let Some((wish, key)) = wish else {
+    let Some((wish, meta)) = wish_of(&question.bytes) else {
         return fail(core, question, &Failure::Former);
     };
-    let key: Box<[u8]> = key.into();
+    let key: Box<[u8]> = meta.key.decode(&mut KeyScratch::default()).into();
     let fills = core.pools.fills(tag.pool, &key);
     let (machine, command) = Warming::of_write(wish, fills);
     begin(core, now, (machine, command), question, (&key, None), true);
@@ -468,10 +466,7 @@ fn bind(question: &mut Question, unique: u64) {
     let condition = condition_on(unique);
     let (start, end) = question.tag.flags;
     let at = match start == end {
-        true => {
-            let mut ends = question.bytes.windows(text::CRLF.len());
-            ends.position(|end| end == text::CRLF).unwrap_or(0)
-        }
+        true => line_end(&question.bytes),
         false => start,
     };
     if start != end {
