@@ -6,8 +6,7 @@
 use crate::composed::{announced, line_end, parse_own};
 use crate::made::Made;
 use crate::pipe::in_flight::{Ask, Question};
-use crate::warm;
-use crate::warm::{condition_on, is_marked, mask_condition};
+use crate::warm::{self, condition_on, is_marked, mask_condition};
 use evenkeel_protocol::compose::{MetaLine, answer, request as ask};
 use evenkeel_protocol::{
     FLAG_COUNT_MAX_MS, KeyScratch, MetaReply, MetaStatus, Reply, Request, SentKey, text,
@@ -15,7 +14,7 @@ use evenkeel_protocol::{
 use evenkeel_schemes::locality::holder::{Command, Heard, Over, Wish};
 use evenkeel_schemes::locality::topology::RackId;
 use evenkeel_schemes::mark;
-use evenkeel_schemes::warm::Wish as Former;
+use evenkeel_schemes::warm as former;
 
 /// What a step is put into words with.
 pub(crate) struct Words<'a> {
@@ -30,7 +29,7 @@ pub(crate) struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// A step's request. Nothing for the application's own command, which has words of its own.
+    /// A step's request. Nothing for the application's own command and for what brings an item, which have words of their own.
     pub fn compose(&self, command: Command) -> Vec<u8> {
         let mut out = Vec::new();
         let mut encoded = Vec::new();
@@ -74,7 +73,7 @@ impl Words<'_> {
                     None => line.end(),
                 }
             }
-            Command::Own(_) => {}
+            Command::Fetch | Command::Own(_) => {}
         }
         out
     }
@@ -202,6 +201,30 @@ pub(crate) fn heard_of_step(
     })
 }
 
+/// The step by which an item is brought from the former pool, where that is what is asked.
+pub(crate) fn bringing(command: Command, wish: Wish) -> Option<former::Command> {
+    match (command, wish) {
+        (Command::Fetch, _) => Some(former::Command::Fetch),
+        (Command::Own(Some(unique)), Wish::Fill) => Some(former::Command::Store(unique)),
+        _ => None,
+    }
+}
+
+/// What such a step has come to. `None` where that is no answer to it.
+pub(crate) fn heard_of_bringing(command: former::Command, reply: &Reply<'_>) -> Option<Heard> {
+    let Reply::Meta(meta) = reply else {
+        return crate::show::is_error(reply).then_some(Heard::Failed);
+    };
+    Some(match warm::heard_of_step(command, meta)? {
+        former::Heard::Item(unique) => Heard::Item(unique),
+        former::Heard::Mark(unique) => Heard::Lock(unique),
+        former::Heard::Nothing => Heard::Nothing,
+        former::Heard::Done(unique) => Heard::Done(unique),
+        former::Heard::Refused => Heard::Refused,
+        former::Heard::Failed => Heard::Failed,
+    })
+}
+
 /// What an application's own command has come to.
 pub(crate) fn heard_of_own(
     wish: Wish,
@@ -245,10 +268,10 @@ pub(crate) fn wish_of<'k>(
     let (wish, meta) = warm::wish_of(bytes)?;
     let is_store = bytes.starts_with(b"ms ");
     let wish = match wish {
-        Former::Overwrite if is_store => Wish::Set,
-        Former::Overwrite => Wish::Delete,
-        Former::Add => Wish::Add,
-        Former::Change => Wish::Change,
+        former::Wish::Overwrite if is_store => Wish::Set,
+        former::Wish::Overwrite => Wish::Delete,
+        former::Wish::Add => Wish::Add,
+        former::Wish::Change => Wish::Change,
         _ => Wish::Touch,
     };
     // With a condition a set that invalidates stores all the same where that does not hold.
@@ -258,12 +281,13 @@ pub(crate) fn wish_of<'k>(
     can_cross.then(|| (wish, meta.key.decode(scratch)))
 }
 
-/// What a command is answered whose key has no item; or, where it `is_there`, one that stores only where nothing is.
+/// What a command is answered whose key has no item; or, where it `is_there`, one that stores only where nothing is, or that deletes.
 pub(crate) fn answer_without(question: &Question, is_there: bool) -> Option<Vec<u8>> {
     let (status, meta) = match parse_own(&question.bytes)? {
         Request::MetaSet(meta) if is_there => (MetaStatus::NotStored, meta),
         Request::MetaSet(meta) if meta.flags.has(b'C') => (MetaStatus::NotFound, meta),
         Request::MetaSet(meta) => (MetaStatus::NotStored, meta),
+        Request::MetaDelete(meta) if is_there => (MetaStatus::Done, meta),
         Request::MetaDelete(meta) | Request::MetaArithmetic(meta) => (MetaStatus::NotFound, meta),
         Request::MetaGet(meta) => (MetaStatus::Miss, meta),
         _ => return None,

@@ -16,7 +16,7 @@ use crate::pipe::backend::{Backend, Peer};
 use crate::pipe::room::Room;
 use crate::places::Places;
 use crate::pool::bundled::Bundled;
-use crate::pool::racks::PoolRacks;
+use crate::pool::racks::{PoolRacks, Sites};
 use crate::pool::{
     EvenkeelPool, Followed, Former, LeftServers, MemcachedPool, Pool, Servers, server_name,
 };
@@ -100,6 +100,8 @@ pub(crate) fn take_over(core: &mut ProxyCore, now: Instant, config: &Arc<ProxyCo
     }
     for wanted in &config.pools {
         find_others(core, wanted);
+    }
+    for wanted in &config.pools {
         find_racks(core, wanted, &config.racks);
     }
     core.pools.look_for_former_pools();
@@ -138,7 +140,9 @@ fn tongue_of(wanted: &PoolConfig) -> Tongue {
         true => Tongue::Meta {
             extended,
             marked,
-            named: wanted.settings.adaptive || wanted.holding.is_some(),
+            // Gets of a pool that has a former one are asked where its stage says.
+            named: wanted.settings.adaptive
+                || wanted.holding.is_some() && wanted.settings.warm_from.is_none(),
         },
         false => Tongue::AsSent,
     }
@@ -235,7 +239,16 @@ fn find_racks(core: &mut ProxyCore, wanted: &PoolConfig, known: &Racks) {
             HoldingBy::Snoop => (Kind::Snoop, None),
             HoldingBy::Directory(name) => (Kind::Directory, named(name)),
         };
-        PoolRacks::new((kind, &wanted.name), holding.own, &pools, directory, known)
+        let own = core.pools.get(id);
+        let former = own.and_then(|pool| Some(pool.former?.pool));
+        let sites = Sites {
+            own: holding.own,
+            racks: &pools,
+            directory,
+            former,
+        };
+        let shown_as = core.pools.shown_as(id);
+        PoolRacks::new((kind, &wanted.name), sites, shown_as, known)
     });
     if let Some(pool) = core.pools.get_mut(id) {
         pool.racks = racks.map(Arc::new);

@@ -6,6 +6,7 @@
 use crate::failure::Failure;
 use crate::ids::{BackendId, ClientId, PoolId};
 use crate::limits::{OPERATION_BYTES_MAX, OPERATIONS_MAX};
+use crate::operations::Fetched;
 use crate::pipe::in_flight::{Asker, Progress, Question, Tag};
 use crate::pool::racks::PoolRacks;
 use crate::slab::{Key, Slab};
@@ -34,7 +35,6 @@ impl CrossingId {
 #[derive(Debug)]
 pub(crate) struct Crossing {
     pub machine: Machine,
-    pub wish: Wish,
     /// The racks when it began.
     pub racks: Arc<PoolRacks>,
     /// The application's request, which is a meta command; its tag names who waits for the answer.
@@ -49,6 +49,14 @@ pub(crate) struct Crossing {
     asked: Vec<Asked>,
     /// What it wants once its machine is at its end, if that was not all.
     pub then: Option<Wish>,
+    /// What was fetched at the former pool.
+    pub fetched: Option<Fetched>,
+    /// Whether the former pool had an item, which was deleted.
+    pub was_at_former: bool,
+    /// By which version of its pool's step it was begun.
+    pub version: u64,
+    /// When it was begun.
+    pub begun: Instant,
     /// What is asked when its pause is over.
     pub paused: Option<(Command, Sites)>,
     /// When it began, or began anew.
@@ -73,16 +81,15 @@ struct Asked {
 impl Crossing {
     /// One that has asked nothing yet.
     pub fn new(
-        (machine, wish): (Machine, Wish),
+        machine: Machine,
         racks: Arc<PoolRacks>,
         question: Question,
-        key: Box<[u8]>,
+        (key, version): (Box<[u8]>, u64),
         holds_back: bool,
-        (since, give_up): (Instant, Instant),
+        (now, give_up): (Instant, Instant),
     ) -> Self {
         Crossing {
             machine,
-            wish,
             racks,
             question,
             key,
@@ -90,8 +97,12 @@ impl Crossing {
             holds_back,
             asked: Vec::new(),
             then: None,
+            fetched: None,
+            was_at_former: false,
+            version,
+            begun: now,
             paused: None,
-            since,
+            since: now,
             anew: 0,
             give_up,
             failure: None,
@@ -147,7 +158,7 @@ pub(crate) struct Met {
 #[derive(Debug, Default)]
 pub(crate) struct Crossings {
     slab: Slab<Crossing>,
-    /// Bytes of their requests.
+    /// Bytes of their requests and of what they have fetched.
     bytes: usize,
     /// Those whose step at a site has failed, which have not heard it.
     failed: Vec<(CrossingId, Site, Failure)>,
@@ -155,6 +166,8 @@ pub(crate) struct Crossings {
     pauses: BTreeSet<(Instant, CrossingId)>,
     /// Reads that have not begun to go on.
     met: Vec<Met>,
+    /// Steps of other commands that were carried out here, and what they are answered.
+    steps: Vec<(Tag, Vec<u8>)>,
 }
 
 impl Crossings {
@@ -190,11 +203,32 @@ impl Crossings {
         Some((question, core::mem::take(&mut crossing.holds_back)))
     }
 
+    /// Keeps what was fetched.
+    pub fn keep(&mut self, id: CrossingId, fetched: Fetched) {
+        if let Some(crossing) = self.slab.get_mut(id.0) {
+            self.bytes += fetched.value.len();
+            let before = crossing.fetched.replace(fetched);
+            self.bytes -= before.map_or(0, |before| before.value.len());
+        }
+    }
+
     /// It is over.
     pub fn remove(&mut self, id: CrossingId) {
         if let Some(crossing) = self.slab.remove(id.0) {
+            let fetched = crossing.fetched.as_ref();
             self.bytes -= crossing.question.bytes.len();
+            self.bytes -= fetched.map_or(0, |fetched| fetched.value.len());
         }
+    }
+
+    /// A step of another command was carried out here.
+    pub fn step_done(&mut self, tag: Tag, reply: &[u8]) {
+        self.steps.push((tag, reply.to_vec()));
+    }
+
+    /// The next one that is to hear so.
+    pub fn pop_step(&mut self) -> Option<(Tag, Vec<u8>)> {
+        self.steps.pop()
     }
 
     /// A step could not be asked of a pool, or nobody knows what came of it.
@@ -237,6 +271,18 @@ impl Crossings {
     /// The reads that are to go on, in the order in which they were met.
     pub fn take_met(&mut self) -> Vec<Met> {
         core::mem::take(&mut self.met)
+    }
+
+    /// Whether any of a pool was begun by an earlier version of its step. O(commands under way).
+    pub fn began_before(&self, pool: PoolId, version: u64) -> bool {
+        let mut crossings = self.slab.iter().map(|(_, crossing)| crossing);
+        crossings.any(|it| it.question.tag.pool == pool && it.version < version)
+    }
+
+    /// Whether any of a pool was begun at this time or before. O(commands under way).
+    pub fn began_until(&self, pool: PoolId, time: Instant) -> bool {
+        let mut crossings = self.slab.iter().map(|(_, crossing)| crossing);
+        crossings.any(|it| it.question.tag.pool == pool && it.begun <= time)
     }
 
     /// Whether any works with a pool. O(commands under way).

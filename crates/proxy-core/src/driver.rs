@@ -19,6 +19,7 @@ use crate::steps::set_step;
 use crate::under_way::crossing::go_on_with_crossings;
 use crate::under_way::deletions::go_on_with_deletions;
 use crate::under_way::flush::go_on_with_flushes;
+use crate::under_way::inner::go_on_with_inner;
 use crate::under_way::limited::go_on_with_limited;
 use crate::under_way::operation::go_on_with_failed;
 use crate::under_way::profile::{begin_visit, hand_over_all};
@@ -167,6 +168,7 @@ impl ProxyCore {
             }
         }
         go_on_with_failed(self, now);
+        go_on_with_inner(self, now);
         go_on_with_crossings(self, now);
         go_on_with_deletions(self, now);
         go_on_with_limited(self, now);

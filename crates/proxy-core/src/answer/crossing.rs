@@ -26,9 +26,9 @@ pub(crate) fn take_step(
         (Ask::Quiet, Progress::Nothing, Reply::MetaNoop) => quiet_answered(core, now, id, &tag)?,
         (Ask::Quiet, Progress::Nothing, reply) => {
             request.progress = Progress::Answered;
-            return step_answered(core, now, id, &tag, (reply, raw));
+            return step_answered(core, now, Some(id), &tag, (reply, raw));
         }
-        (Ask::Single, _, reply) => step_answered(core, now, id, &tag, (reply, raw))?,
+        (Ask::Single, _, reply) => step_answered(core, now, Some(id), &tag, (reply, raw))?,
         _ => return Err(Unfit),
     }
     done(core, id);

@@ -140,7 +140,7 @@ fn take_reply(
                 return Ok(());
             }
             if tag.asker == Asker::Step {
-                step_answered(core, now, id, &tag, reply)?;
+                step_answered(core, now, Some(id), &tag, reply)?;
                 done(core, id);
                 return Ok(());
             }

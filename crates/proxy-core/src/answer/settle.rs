@@ -32,7 +32,6 @@ use crate::{kept, show};
 use core::time::Duration;
 use evenkeel_hotkeys::client::{Answer, Grant, Verdict};
 use evenkeel_protocol::{KeyScratch, MetaStatus, Reply};
-use evenkeel_schemes::stage::FORMER_UNIQUES;
 use evenkeel_types::Instant;
 
 /// A server has answered what nobody but the proxy asked for.
@@ -145,8 +144,9 @@ fn unique_mask_of(core: &mut ProxyCore, id: BackendId, tag: &Tag, reply: &Reply<
     if !has_unique(reply) {
         return 0;
     }
-    if core.pools.is_led_from(tag.pool) {
-        return FORMER_UNIQUES;
+    let shown_as = core.pools.shown_as(tag.pool);
+    if shown_as != 0 && core.pools.racks(tag.pool).is_none() {
+        return shown_as;
     }
     let client = core.clients.get_mut(tag.client);
     let show = client.and_then(|client| Some(client.slot(tag.slot)?.show));

@@ -19,7 +19,7 @@ use crate::stats::process::PoolStats;
 use evenkeel_hotkeys::ages::Ages;
 use evenkeel_hotkeys::client::ReadTicket;
 use evenkeel_schemes::generation::PREFIX_LEN;
-use evenkeel_schemes::stage::Stage;
+use evenkeel_schemes::stage::{FORMER_UNIQUES, Stage};
 use evenkeel_types::{Epoch, Instant, KeyHash};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -182,7 +182,15 @@ impl Pools {
     pub fn former_of(&self, pools: &BTreeSet<PoolId>) -> BTreeSet<PoolId> {
         let found = pools.iter().filter_map(|&id| self.get(id)?.former);
         let warmed = found.filter(|former| former.stage().takes_steps());
-        warmed.map(|former| former.pool).collect()
+        warmed.flat_map(|former| self.parts(former.pool)).collect()
+    }
+
+    /// The pools whose servers are those of a pool: one for each rack, where it has several.
+    fn parts(&self, pool: PoolId) -> Vec<PoolId> {
+        match self.racks(pool) {
+            Some(racks) => racks.pools().collect(),
+            None => vec![pool],
+        }
     }
 
     /// The pool whose servers are asked: the former one as long as it alone is.
@@ -202,10 +210,21 @@ impl Pools {
         self.stage_of_some(pool).is_some_and(Stage::fills)
     }
 
-    /// Whether uniques of a pool's servers are shown as those of [former servers](evenkeel_schemes::stage::FORMER_UNIQUES).
+    /// Whether notes may be met where a pool's items are, which are told by their values: one of several racks holds each item, or did in the
+    /// pool that it is warmed from.
+    pub fn reads_notes(&self, pool: PoolId) -> bool {
+        let former = self.get(pool).and_then(|pool| Some(pool.former?.pool));
+        self.racks(pool).is_some() || former.is_some_and(|former| self.racks(former).is_some())
+    }
+
+    /// What uniques of a pool's servers are combined with (exclusive or), besides what else is, where they are shown as those of
+    /// [former servers](FORMER_UNIQUES).
     #[inline]
-    pub fn is_led_from(&self, pool: PoolId) -> bool {
-        self.get(pool).is_some_and(|pool| pool.is_led_from)
+    pub fn shown_as(&self, pool: PoolId) -> u64 {
+        match self.get(pool).is_some_and(|pool| pool.is_led_from) {
+            true => FORMER_UNIQUES,
+            false => 0,
+        }
     }
 
     /// Looks whether any pool takes the place of another.
@@ -393,10 +412,7 @@ impl Pools {
         };
         let allowed = written
             .filter(allows)
-            .flat_map(|pool| match self.racks(pool) {
-                Some(racks) => racks.pools().collect(),
-                None => vec![self.asked_for(pool)],
-            });
+            .flat_map(|pool| self.parts(self.asked_for(pool)));
         allowed.collect()
     }
 

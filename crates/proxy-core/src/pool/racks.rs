@@ -19,6 +19,17 @@ pub(crate) fn note_prefix(pool: &str) -> [u8; NOTE_PREFIX_LEN] {
     prefix(name::Kind::Note, token.into())
 }
 
+/// The pools that a command's sites are.
+pub(crate) struct Sites<'p> {
+    /// The rack of the proxy.
+    pub own: RackId,
+    /// Those of all racks, its own among them.
+    pub racks: &'p [(RackId, PoolId)],
+    pub directory: Option<PoolId>,
+    /// The pool that this one is warmed from.
+    pub former: Option<PoolId>,
+}
+
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct PoolRacks {
@@ -43,34 +54,43 @@ struct Place {
 }
 
 impl PoolRacks {
-    /// The pool of this name in the rack `own`; `pools` are those of the racks, its own among them.
-    pub fn new(
-        (kind, name): (Kind, &str),
-        own: RackId,
-        pools: &[(RackId, PoolId)],
-        directory: Option<PoolId>,
-        known: &Known,
-    ) -> Self {
+    /// The pool of this name. What its uniques are shown as is combined with `shown_as` besides.
+    pub fn new((kind, name): (Kind, &str), sites: Sites<'_>, shown_as: u64, known: &Known) -> Self {
+        let Sites {
+            own,
+            racks: pools,
+            directory,
+            former,
+        } = sites;
         let place_of = |&(rack, pool): &(RackId, PoolId)| {
             let found = known.topology().get(rack);
             Place {
                 site: Site::Rack(rack),
                 pool,
                 token: found.map_or(0, Rack::token),
-                unique_mask: found.map_or(0, Rack::unique_mask),
+                unique_mask: found.map_or(0, Rack::unique_mask) ^ shown_as,
             }
         };
-        let directory = directory.map(|pool| Place {
-            site: Site::Directory,
-            pool,
-            token: 0,
-            unique_mask: 0,
-        });
+        let place = |site| {
+            move |pool| Place {
+                site,
+                pool,
+                token: 0,
+                unique_mask: 0,
+            }
+        };
+        let directory = directory.map(place(Site::Directory));
+        let former = former.map(place(Site::Former));
         PoolRacks {
             kind,
             racks: Racks::new(own, pools.iter().map(|(rack, _)| *rack)),
             own,
-            places: pools.iter().map(place_of).chain(directory).collect(),
+            places: pools
+                .iter()
+                .map(place_of)
+                .chain(directory)
+                .chain(former)
+                .collect(),
             note_prefix: note_prefix(name),
         }
     }
@@ -91,10 +111,10 @@ impl PoolRacks {
         place.map(|place| place.site)
     }
 
-    /// The pools of all racks, not of the directory.
+    /// The pools of all racks.
     pub fn pools(&self) -> impl Iterator<Item = PoolId> {
-        let racks = self.places.iter().filter(|it| it.site != Site::Directory);
-        racks.map(|place| place.pool)
+        let is_rack = |it: &&Place| matches!(it.site, Site::Rack(_));
+        self.places.iter().filter(is_rack).map(|place| place.pool)
     }
 
     /// Whether it puts commands to a pool.
@@ -130,7 +150,7 @@ impl PoolRacks {
     /// What a key is called at a site.
     pub fn name(&self, site: Site, key: &[u8]) -> Vec<u8> {
         match site {
-            Site::Rack(_) => key.to_vec(),
+            Site::Rack(_) | Site::Former => key.to_vec(),
             Site::Directory => [&self.note_prefix, key].concat(),
         }
     }

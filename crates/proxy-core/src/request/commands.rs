@@ -233,7 +233,7 @@ pub(crate) fn meta_get(core: &mut ProxyCore, now: Instant, id: ClientId, meta: &
             // The version says whether an answer is older than one already shown. A line with as
             // many flags as there can be has no room for it; such a read then gets no lease.
             // A mark is told by its flags, and where it leads by its value.
-            let reads_marks = core.pools.racks(way.pool).is_some();
+            let reads_marks = core.pools.reads_notes(way.pool);
             let more = usize::from(way.has_marks()) + usize::from(reads_marks);
             let has_room = meta.flags.iter().count() + more < FLAG_COUNT_MAX;
             if way.has_marks() && !has_room {

@@ -130,7 +130,7 @@ pub(crate) fn ask_new(
         match core.clients.awaits_before(&tag) {
             // What it reads and writes at two places would not keep the order.
             true => await_reads(core, now, question),
-            false if crosses => crossing::begin_write(core, now, question),
+            false if crosses => crossing::begin_asked(core, now, question),
             false => begin_write(core, now, question),
         }
         return release(core, now, draft.client);

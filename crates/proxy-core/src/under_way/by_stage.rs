@@ -10,11 +10,11 @@ use crate::under_way::again::{ask_at, renew_ticket};
 use crate::under_way::crossing;
 use crate::under_way::fail::end_operation;
 use crate::under_way::operation::begin_write;
-use crate::under_way::park::hold;
+use crate::under_way::park::{await_reads, hold};
 use crate::warm::mask_condition;
 use crate::worker::ProxyCore;
 use evenkeel_protocol::{KeyScratch, base64};
-use evenkeel_schemes::stage::{FORMER_UNIQUES, Stage};
+use evenkeel_schemes::stage::Stage;
 use evenkeel_types::{Instant, KeyHash};
 
 /// Asks a request where the present stage of its key says. If that is not possible, its slot holds the failure; the caller releases it.
@@ -27,9 +27,6 @@ pub(crate) fn ask_by_stage(core: &mut ProxyCore, now: Instant, mut question: Que
     let Some(pool) = core.pools.get(tag.pool) else {
         return ask_at(core, now, question, Err(Failure::Former));
     };
-    if pool.racks.is_some() && !tag.is_read {
-        return crossing::begin_write(core, now, question);
-    }
     let awaits_switch = pool.awaits_switch() && !tag.is_read;
     let stage = match &pool.former {
         // What its key is called depends on the stage.
@@ -55,11 +52,23 @@ pub(crate) fn ask_by_stage(core: &mut ProxyCore, now: Instant, mut question: Que
             }
             hold(core, now, question);
         }
-        Some(stage) if stage.takes_steps() && !tag.is_read => begin_write(core, now, question),
-        Some(_) | None => {
+        stage => {
             question.tag.pool = core.pools.asked_for(tag.pool);
-            if core.pools.is_led_from(question.tag.pool) {
-                mask_in(&mut question, FORMER_UNIQUES);
+            let crosses = core.pools.racks(question.tag.pool).is_some();
+            if crosses && !tag.is_read {
+                return match core.clients.awaits_before(&tag) {
+                    // What it reads and writes at two places would not keep the order.
+                    true => await_reads(core, now, question),
+                    false => crossing::begin_asked(core, now, question),
+                };
+            }
+            if stage.is_some_and(Stage::takes_steps) && !tag.is_read {
+                return begin_write(core, now, question);
+            }
+            // Between racks it is combined with what is a rack's.
+            let shown_as = core.pools.shown_as(question.tag.pool);
+            if shown_as != 0 && !crosses {
+                mask_in(&mut question, shown_as);
             }
             let target = place_of(core, &question);
             renew_ticket(core, now, &question.tag);

@@ -1,18 +1,22 @@
-//! What applications are told of commands between racks, in the place of the answer to what they asked.
+//! What applications are told of commands between racks, in the place of the answer to what they asked; and other commands, whose steps
+//! these are.
 
 use crate::across::{answer_without, is_hidden};
 use crate::client::{Answered, State};
+use crate::clients::Clients;
 use crate::composed::parse_own;
 use crate::crossings::CrossingId;
 use crate::failure::Failure;
 use crate::made::Made;
-use crate::pipe::in_flight::{Question, Tag};
+use crate::operations::Fetched;
+use crate::pipe::in_flight::{Asker, Question, Tag};
+use crate::routes::Renames;
 use crate::show;
 use crate::show::Unfit;
 use crate::stats::counters::Tally;
 use crate::under_way::fail::fail;
 use crate::under_way::release::release;
-use crate::warm::{with_masked_unique, with_status};
+use crate::warm::{shown_as, with_masked_unique, with_status};
 use crate::worker::ProxyCore;
 use evenkeel_protocol::{Limits, MetaStatus, Reply, ReplyOutcome, Request, StoreMode, parse_reply};
 use evenkeel_schemes::locality::holder::{Command, Shown, Site, Wish};
@@ -30,7 +34,7 @@ pub(crate) fn show_own(
         return Ok(());
     };
     let is_bound = matches!(crossing.asked_at(site), Some(Command::Own(Some(_))));
-    let is_add = crossing.wish == Wish::Add;
+    let is_add = crossing.machine.wish() == Wish::Add;
     let mask = match reply {
         Reply::Meta(meta) if meta.flags.has(b'c') => crossing.racks.unique_mask(site),
         _ => 0,
@@ -90,23 +94,60 @@ pub(crate) fn show_to_application(
         return;
     };
     let failure = match shown {
-        Shown::Own | Shown::Miss | Shown::NotStored => None,
+        Shown::Own | Shown::Stored(_) | Shown::Miss | Shown::NotStored => None,
         Shown::Busy => Some(Failure::Contended),
+        Shown::Failed(Site::Former) => Some(Failure::Former),
         Shown::Failed(_) => Some(crossing.failure.take().unwrap_or(Failure::ManySteps)),
     };
+    let is_delete = crossing.machine.wish() == Wish::Delete;
+    let is_there = shown == Shown::NotStored || is_delete && crossing.was_at_former;
+    let mask = crossing.racks.unique_mask(crossing.racks.own());
+    let fetched = crossing.fetched.take();
     let Some(question) = told(core, id) else {
         return;
     };
     let client = question.tag.client;
+    let found = match shown {
+        Shown::Stored(unique) => fetched.as_ref().map(|fetched| (fetched, unique ^ mask)),
+        _ => None,
+    };
     match failure {
         Some(failure) => {
             let is_busy = failure == Failure::Contended;
             core.counts.stats.crossings_busy += u64::from(is_busy);
             fail(core, question, &failure);
         }
-        None => show_without(core, &question, shown == Shown::NotStored),
+        None if found.is_some() => {
+            core.counts.stats.former_hits += 1;
+            let (clients, renames) = (&mut core.clients, &core.routing.renames);
+            show_found(clients, renames, &question.tag, &question.bytes, found);
+        }
+        None => show_without(core, &question, is_there),
     }
     release(core, now, client);
+}
+
+/// Tells the application what was found for its read, or that nothing was.
+pub(crate) fn show_found(
+    clients: &mut Clients,
+    renames: &Renames,
+    tag: &Tag,
+    question: &[u8],
+    found: Option<(&Fetched, u64)>,
+) {
+    if let Some(client) = clients.get_mut(tag.client)
+        && let Some(slot) = client.slot(tag.slot)
+    {
+        let (show, rename) = (slot.show, renames.get(slot.rename));
+        let (bytes, tally) = shown_as((show, rename), question, found);
+        client.saw_answer(bytes.len());
+        let answered = Answered {
+            bytes,
+            is_error: false,
+            tally,
+        };
+        client.set_state(tag.slot, State::Done(answered));
+    }
 }
 
 /// Puts where the answer was to go what a command is answered whose key has no item, or has one where it was to have none.
@@ -125,6 +166,11 @@ fn put(
     (reply, raw): (&Reply<'_>, &[u8]),
 ) -> Result<(), Unfit> {
     let tag = &question.tag;
+    if tag.asker != Asker::Client {
+        core.crossings.step_done(*tag, raw);
+        core.outbox.due_at(core.now);
+        return Ok(());
+    }
     let client = core.clients.get_mut(tag.client);
     let Some(slot) = client.and_then(|client| client.slot(tag.slot)) else {
         return Ok(());
@@ -179,7 +225,11 @@ pub(crate) fn with_parsed(
     raw: &[u8],
     take: impl FnOnce(&Reply<'_>) -> Result<(), Unfit>,
 ) -> Result<(), Unfit> {
-    match parse_reply(raw, &Limits::default()) {
+    let limits = Limits {
+        item_size_max: raw.len(),
+        ..Limits::default()
+    };
+    match parse_reply(raw, &limits) {
         ReplyOutcome::Reply { reply, .. } => take(&reply),
         _ => Err(Unfit),
     }

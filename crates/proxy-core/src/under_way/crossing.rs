@@ -4,14 +4,18 @@
 //! the application's own command among them, are requests of nobody's connection, each put to the pool of its site: the answer tells the
 //! site by that pool. Several may be under way side by side.
 //!
+//! A step of another command, at the pool that its own one is warmed from, is carried out here like an application's request.
+//!
 //! All that counts on a unique goes over the connection on which it was learnt there. If that is another one by now, the condition is taken
 //! not to hold: a server that was started anew counts its uniques anew.
 
-use crate::across::{Words, found_here, get, heard_of_own, heard_of_step, own, wish_of};
+use crate::across::{
+    Words, bringing, found_here, get, heard_of_bringing, heard_of_own, heard_of_step, own, wish_of,
+};
 use crate::composed::parse_own;
 use crate::crossings::{Crossing, CrossingId, Met};
 use crate::failure::{Failure, NO_CROSSING, NO_NOTE};
-use crate::ids::{BackendId, RouteId};
+use crate::ids::{BackendId, PoolId, RouteId};
 use crate::made::Made;
 use crate::own_uniques::OwnUnique;
 use crate::pipe::backend::Backend;
@@ -22,12 +26,14 @@ use crate::under_way::again::ask_at;
 use crate::under_way::crossed::{answer, show_own, show_to_application, show_without, with_parsed};
 use crate::under_way::fail::fail;
 use crate::under_way::release::release;
+use crate::warm::{self, fetched};
 use crate::worker::ProxyCore;
 use core::time::Duration;
 use evenkeel_protocol::{KEY_LEN_MAX, KeyScratch, MetaStatus, Reply, Request};
 use evenkeel_schemes::locality::holder::{
     Command, Heard, Kind, Machine, Next, Shown, Site, Sites, Wish,
 };
+use evenkeel_schemes::stage::Stage;
 use evenkeel_types::Instant;
 
 /// Shortest pause before a command begins anew.
@@ -37,11 +43,15 @@ const PAUSE_MIN: Duration = Duration::from_micros(200);
 /// each further one twice as much as the one before.
 const PAUSE_MORE: Duration = Duration::from_micros(1800);
 
-/// A request that may change something is asked in a pool over racks. It is answered here.
+/// A request that may change something is asked in a pool over racks, or a read that has not been put to its own place. It is answered here.
 #[inline(never)]
-pub(crate) fn begin_write(core: &mut ProxyCore, now: Instant, question: Question) {
+pub(crate) fn begin_asked(core: &mut ProxyCore, now: Instant, question: Question) {
     let mut scratch = KeyScratch::default();
-    let Some((wish, key)) = wish_of(&question.bytes, &mut scratch) else {
+    let asked = match question.tag.is_read {
+        true => key_of_mg(&question.bytes, &mut scratch).map(|key| (Wish::Read, key)),
+        false => wish_of(&question.bytes, &mut scratch),
+    };
+    let Some((wish, key)) = asked else {
         core.counts.stats.crossings_refused += 1;
         return answer(core, &question, NO_CROSSING);
     };
@@ -57,12 +67,23 @@ pub(crate) fn begin_write(core: &mut ProxyCore, now: Instant, question: Question
         Wish::Set => core.own_uniques.take(question.tag.pool, &key),
         _ => None,
     };
-    let (machine, next) = match known {
-        Some(known) => Machine::of_set_behind(racks.kind, racks.racks, known.unique),
-        None => Machine::of_write(racks.kind, wish, racks.racks),
-    };
-    let learnt = known.map(|known| known.learnt_on);
-    begin(core, now, (machine, wish, next), question, (key, learnt));
+    let (unique, learnt) = known.map(|known| (known.unique, known.learnt_on)).unzip();
+    let stage = stage(core, question.tag.pool);
+    let begun = Machine::of_asked(racks.kind, wish, racks.racks, unique, stage);
+    begin(core, now, begun, question, (key, learnt));
+}
+
+/// How far a pool over racks is on its way from a former one.
+fn stage(core: &ProxyCore, pool: PoolId) -> Stage {
+    core.pools.stage_of_some(pool).unwrap_or(Stage::Done)
+}
+
+/// The key of an `mg`.
+fn key_of_mg<'k>(bytes: &'k [u8], scratch: &'k mut KeyScratch) -> Option<&'k [u8]> {
+    match parse_own(bytes)? {
+        Request::MetaGet(meta) => Some(meta.key.decode(scratch)),
+        _ => None,
+    }
 }
 
 /// An answer to an application's read in a pool over racks, if it is one that goes on: then that begins.
@@ -83,7 +104,7 @@ pub(crate) fn goes_on(
     let Some(found) = found_here(meta, |token| racks.noted(own, token)) else {
         return false;
     };
-    if found == Heard::Nothing && !racks.asks_on() {
+    if found == Heard::Nothing && !racks.asks_on() && !core.pools.fills_some(tag.pool) {
         return false;
     }
     let question = core.backends.get_mut(id).and_then(|backend| {
@@ -94,10 +115,10 @@ pub(crate) fn goes_on(
         return false;
     };
     let mut scratch = KeyScratch::default();
-    let Some(Request::MetaGet(meta)) = parse_own(&bytes) else {
+    let Some(key) = key_of_mg(&bytes, &mut scratch) else {
         return false;
     };
-    let key: Box<[u8]> = meta.key.decode(&mut scratch).into();
+    let key: Box<[u8]> = key.into();
     let question = Question {
         tag: *tag,
         bytes,
@@ -155,21 +176,16 @@ fn begin_read(
         // Nobody has stored it either.
         return show_without(core, &question, false);
     }
-    let (machine, next) = Machine::of_read(racks.kind, racks.racks, found);
-    begin(
-        core,
-        now,
-        (machine, Wish::Read, next),
-        question,
-        (key, None),
-    );
+    let stage = stage(core, question.tag.pool);
+    let begun = Machine::of_read(racks.kind, racks.racks, found, stage);
+    begin(core, now, begun, question, (key, None));
 }
 
 /// Begins, unless there are too many: then its request has failed. The unique of its own item may have been learnt on a connection.
 fn begin(
     core: &mut ProxyCore,
     now: Instant,
-    (machine, wish, next): (Machine, Wish, Next),
+    (machine, next): (Machine, Next),
     question: Question,
     (key, learnt_on): (Box<[u8]>, Option<(BackendId, u64)>),
 ) {
@@ -182,17 +198,19 @@ fn begin(
         return fail(core, question, &Failure::Overloaded);
     }
     core.counts.stats.crossings += 1;
-    let holds_back = wish != Wish::Read;
+    let holds_back = !tag.is_read;
     if let Some(client) = core.clients.get_mut(tag.client) {
         client.parked += usize::from(holds_back);
     }
     let give_up = deadline(core, now, &tag);
     let own = racks.own();
+    let former = core.pools.get(tag.pool).and_then(|pool| pool.former);
+    let version = former.map_or(0, |former| former.version());
     let mut crossing = Crossing::new(
-        (machine, wish),
+        machine,
         racks,
         question,
-        key,
+        (key, version),
         holds_back,
         (now, give_up),
     );
@@ -207,12 +225,12 @@ fn deadline(core: &ProxyCore, now: Instant, tag: &Tag) -> Instant {
     now + pool.map_or(Duration::ZERO, |pool| pool.settings.request_timeout)
 }
 
-/// A step is answered.
+/// A step is answered: by a server, unless it was carried out between the racks of another pool.
 #[inline(never)]
 pub(crate) fn step_answered(
     core: &mut ProxyCore,
     now: Instant,
-    backend: BackendId,
+    backend: Option<BackendId>,
     tag: &Tag,
     (reply, raw): (&Reply<'_>, &[u8]),
 ) -> Result<(), Unfit> {
@@ -230,11 +248,16 @@ pub(crate) fn step_answered(
         return Ok(());
     };
     let noted = |token| racks.noted(site, token);
-    let heard = match command {
-        Command::Own(_) => heard_of_own(crossing.wish, command.is_bound(), reply, noted),
-        _ => heard_of_step(command, reply, noted).ok_or(Unfit)?,
+    let wish = crossing.machine.wish();
+    let heard = match (bringing(command, wish), command) {
+        (Some(bringing), _) => heard_of_bringing(bringing, reply).ok_or(Unfit)?,
+        (None, Command::Own(_)) => heard_of_own(wish, command.is_bound(), reply, noted),
+        (None, _) => heard_of_step(command, reply, noted).ok_or(Unfit)?,
     };
-    let connection = core.backends.get(backend);
+    let is_cleared =
+        site == Site::Former && matches!((command, heard), (Command::Delete(_), Heard::Done(_)));
+    crossing.was_at_former |= is_cleared;
+    let connection = backend.and_then(|backend| core.backends.get(backend));
     if heard == Heard::Failed {
         let name = connection.map_or_else(String::new, |it| it.name.clone());
         crossing.failure = Some(Failure::Refused(name));
@@ -244,11 +267,17 @@ pub(crate) fn step_answered(
         Heard::Item(_) | Heard::Lock(_) | Heard::Note(..) | Heard::Done(_)
     ) {
         let connection = connection.map(Backend::connection);
-        crossing.learn(site, connection.map(|connection| (backend, connection)));
+        crossing.learn(site, backend.zip(connection));
     }
-    let mut next = crossing.machine.hear(site, heard);
+    if let (Command::Fetch, Heard::Item(_), Reply::Meta(meta)) = (command, heard, reply) {
+        core.crossings.keep(id, fetched(meta));
+    }
     note_own(core, id, (site, command), reply);
     count(core, id, (site, command), heard);
+    let Some(crossing) = core.crossings.get_mut(id) else {
+        return Ok(());
+    };
+    let mut next = crossing.machine.hear(site, heard);
     if next.show == Some(Shown::Own) && matches!(command, Command::Own(_)) {
         next.show = None;
         show_own(core, now, id, site, (reply, raw))?;
@@ -266,7 +295,7 @@ pub(crate) fn quiet_answered(
 ) -> Result<(), Unfit> {
     let done = b"HD\r\n";
     with_parsed(done, |reply| {
-        step_answered(core, now, backend, tag, (reply, done))
+        step_answered(core, now, Some(backend), tag, (reply, done))
     })
 }
 
@@ -306,7 +335,7 @@ fn note_own(
         return;
     };
     let Reply::Meta(meta) = reply else { return };
-    let is_store = crossing.wish == Wish::Set && matches!(command, Command::Own(_));
+    let is_store = crossing.machine.wish() == Wish::Set && matches!(command, Command::Own(_));
     let is_own = site == crossing.racks.own() && meta.status == MetaStatus::Done;
     if is_store
         && is_own
@@ -322,13 +351,20 @@ fn note_own(
 /// Counts what a step has come to.
 fn count(core: &mut ProxyCore, id: CrossingId, (site, command): (Site, Command), heard: Heard) {
     let stats = &mut core.counts.stats;
+    let crossing = core.crossings.get(id);
+    let wish = crossing.map(|crossing| crossing.machine.wish());
     match (command, heard) {
+        (Command::Look | Command::Fetch, Heard::Nothing) if site == Site::Former => {
+            stats.fills_absent += 1;
+        }
+        (Command::Delete(_), Heard::Done(_)) if site == Site::Former => stats.former_deletes += 1,
+        (Command::Own(_), Heard::Done(_)) if wish == Some(Wish::Fill) => stats.fills_stored += 1,
+        (Command::Own(_), Heard::Refused) if wish == Some(Wish::Fill) => stats.fills_lost += 1,
         (Command::Note(..), Heard::Done(_)) => stats.crossing_notes_stored += 1,
         (Command::Look, Heard::Lock(_)) => stats.crossing_locks_met += 1,
         (Command::Own(_), heard) => {
-            let crossing = core.crossings.get(id);
-            let is_read =
-                crossing.is_some_and(|it| it.wish == Wish::Read && it.racks.own() != site);
+            let is_elsewhere = crossing.is_some_and(|it| it.racks.own() != site);
+            let is_read = wish == Some(Wish::Read) && is_elsewhere;
             match heard {
                 Heard::Item(_) if is_read => stats.crossing_hits += 1,
                 _ if is_read => stats.crossing_notes_dangling += 1,
@@ -376,15 +412,17 @@ fn go_on(core: &mut ProxyCore, now: Instant, id: CrossingId, mut next: Next) {
         return core.crossings.remove(id);
     };
     let racks = &crossing.racks;
-    let (machine, next) = Machine::of_write(racks.kind, wish, racks.racks);
-    (crossing.machine, crossing.wish) = (machine, wish);
+    let stage = core.pools.stage_of_some(crossing.question.tag.pool);
+    let stage = stage.unwrap_or(Stage::Done);
+    let (machine, next) = Machine::of_asked(racks.kind, wish, racks.racks, None, stage);
+    crossing.machine = machine;
     go_on(core, now, id, next);
 }
 
 /// What a command wants in place of telling this: a counter that is not there is made by an add, and one that is there meanwhile is changed after
 /// all.
 fn made_instead(crossing: &Crossing, shown: Shown) -> Option<Wish> {
-    let wish = match (crossing.wish, shown) {
+    let wish = match (crossing.machine.wish(), shown) {
         (Wish::Change, Shown::Miss) => Wish::Add,
         (Wish::Add, Shown::NotStored) => Wish::Change,
         _ => return None,
@@ -429,12 +467,27 @@ fn ask_at_site(
         }
     }
     let asked = crossing.question.tag;
-    let (bytes, ask) = match command {
-        Command::Own(condition) => {
-            let mask = racks.unique_mask(site);
-            own(&crossing.question, crossing.wish, condition, mask)
+    let wish = crossing.machine.wish();
+    let bringing = bringing(command, wish);
+    let (bytes, ask) = match (bringing, command) {
+        (Some(bringing), _) => {
+            let words = warm::Words {
+                key: &name,
+                fetched: crossing.fetched.as_ref(),
+                route: b"",
+                nonce,
+                unix: core.unix,
+                is_fill: false,
+            };
+            let mut bytes = Vec::with_capacity(words.len_max());
+            words.compose(bringing, &mut bytes);
+            (bytes, Ask::Single)
         }
-        _ => {
+        (None, Command::Own(condition)) => {
+            let mask = racks.unique_mask(site);
+            own(&crossing.question, wish, condition, mask)
+        }
+        (None, _) => {
             let words = Words {
                 name: &name,
                 nonce,
@@ -443,7 +496,11 @@ fn ask_at_site(
                     _ => 0,
                 },
                 // A set replaces whatever mark is at its own place.
-                reads_notes: crossing.wish != Wish::Set || site == Site::Directory,
+                reads_notes: match site {
+                    Site::Rack(_) => wish != Wish::Set,
+                    Site::Directory => true,
+                    Site::Former => core.pools.racks(pool).is_some(),
+                },
             };
             (words.compose(command), Ask::Single)
         }
@@ -452,7 +509,11 @@ fn ask_at_site(
     let give_up = now + core.pools.get(pool)?.settings.request_timeout;
     let tag = Tag {
         ask,
-        is_read: command == Command::Look || is_own && asked.is_read,
+        is_read: match command {
+            Command::Look | Command::Fetch => true,
+            Command::Own(_) => asked.is_read && bringing.is_none(),
+            _ => false,
+        },
         is_bound: command.is_bound(),
         route: match is_own {
             true => asked.route,
@@ -465,6 +526,9 @@ fn ask_at_site(
         bytes,
         progress: Progress::Nothing,
     };
-    ask_at(core, now, question, target);
+    match core.pools.racks(pool).filter(|_| site == Site::Former) {
+        Some(_) => begin_asked(core, now, question),
+        None => ask_at(core, now, question, target),
+    }
     None
 }

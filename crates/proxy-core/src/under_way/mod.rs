@@ -8,8 +8,10 @@
 //!   retry, flush, lines          after a pause; in rounds; a line for each server
 //!   by_stage                     at former servers or the pool's own
 //!   copies                       copies are filled and refreshed
-//!   operation, crossing          in several steps; between racks
-//!   crossed                      what applications are told of the latter
+//!   inner                        steps of one that are commands of another pool
+//!   operation                    in several steps
+//!   crossing                     between racks
+//!   crossed                      what applications are told of that
 //!   deletions                    copies are deleted behind a write
 //!   release                      what an application is shown, in the order asked
 //!   again                        the same once more, or at another place
@@ -30,6 +32,7 @@ pub(crate) mod deletions;
 pub(crate) mod era;
 pub(crate) mod fail;
 pub(crate) mod flush;
+pub(crate) mod inner;
 pub(crate) mod limited;
 pub(crate) mod lines;
 pub(crate) mod log;

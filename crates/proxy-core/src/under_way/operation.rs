@@ -6,28 +6,26 @@
 //! All that rests on a unique goes over the connection on which it was learnt. If that is another one by now, the condition is taken not to
 //! hold: a server that was started anew counts its uniques anew.
 
-use crate::client::{Answered, State};
-use crate::clients::Clients;
 use crate::composed::{line_end, parse_own};
 use crate::copied::copy_of;
 use crate::failure::Failure;
 use crate::ids::{BackendId, PoolId};
-use crate::operations::{Fetched, Operation, OperationId};
+use crate::operations::{Operation, OperationId};
 use crate::pipe::backend::Backend;
 use crate::pipe::in_flight::{Asker, Progress, Question, Tag};
 use crate::pool::Pool;
 use crate::route_flags::RouteFlags;
-use crate::routes::Renames;
 use crate::show;
 use crate::show::Unfit;
 use crate::stats::counters::ProxyStats;
 use crate::under_way::again::{ask_at, renew_ticket};
+use crate::under_way::crossed::show_found;
+use crate::under_way::crossing::begin_asked;
 use crate::under_way::fail::{fail, forget_ticket, told};
 use crate::under_way::release::release;
 use crate::under_way::room::take_room;
 use crate::warm::{
-    Words, condition_on, fetched, heard_of_own, heard_of_step, is_marked, shown_as, wish_of,
-    wish_of_read,
+    Words, condition_on, fetched, heard_of_own, heard_of_step, is_marked, wish_of, wish_of_read,
 };
 use crate::worker::ProxyCore;
 use core::time::Duration;
@@ -103,12 +101,12 @@ pub(crate) fn own_answered(
     }
 }
 
-/// A step is answered.
+/// A step is answered: by a server, unless it was carried out between the racks of the former pool.
 #[inline(never)]
 pub(crate) fn step_answered(
     core: &mut ProxyCore,
     now: Instant,
-    backend: BackendId,
+    backend: Option<BackendId>,
     tag: &Tag,
     reply: &Reply<'_>,
 ) -> Result<(), Unfit> {
@@ -126,8 +124,8 @@ pub(crate) fn step_answered(
         _ => return Err(Unfit),
     };
     if !asked.is_of_former() && matches!(heard, Heard::Item(_) | Heard::Mark(_) | Heard::Done(_)) {
-        let connection = core.backends.get(backend).map(Backend::connection);
-        operation.learnt_on = connection.map(|connection| (backend, connection));
+        let at = backend.and_then(|backend| core.backends.get(backend));
+        operation.learnt_on = backend.zip(at.map(Backend::connection));
     }
     if let (Command::Fetch, Heard::Item(_), Reply::Meta(meta)) = (asked, heard, reply) {
         let fetched = match is_fill {
@@ -421,7 +419,10 @@ fn ask_command(
         bytes,
         progress: Progress::Nothing,
     };
-    ask_at(core, now, question, target);
+    match core.pools.racks(pool).filter(|_| command.is_of_former()) {
+        Some(_) => begin_asked(core, now, question),
+        None => ask_at(core, now, question, target),
+    }
     None
 }
 
@@ -508,29 +509,6 @@ fn show_to_application(core: &mut ProxyCore, now: Instant, id: OperationId, show
     show_found(clients, renames, &tag, &operation.question.bytes, found);
     told(core, id);
     release(core, now, tag.client);
-}
-
-/// Tells the application what was found for its read, or that nothing was.
-fn show_found(
-    clients: &mut Clients,
-    renames: &Renames,
-    tag: &Tag,
-    question: &[u8],
-    found: Option<(&Fetched, u64)>,
-) {
-    if let Some(client) = clients.get_mut(tag.client)
-        && let Some(slot) = client.slot(tag.slot)
-    {
-        let (show, rename) = (slot.show, renames.get(slot.rename));
-        let (bytes, tally) = shown_as((show, rename), question, found);
-        client.saw_answer(bytes.len());
-        let answered = Answered {
-            bytes,
-            is_error: false,
-            tally,
-        };
-        client.set_state(tag.slot, State::Done(answered));
-    }
 }
 
 /// The application has its answer, and nothing is left to do.

@@ -34,7 +34,8 @@ pub(crate) fn settle_steps(core: &mut ProxyCore) {
 
 /// Whether nothing is under way which was begun by an earlier step, but for what was given up: nobody was told what came of it.
 fn is_settled(core: &ProxyCore, id: PoolId, at: &Followed) -> bool {
-    let is_old = core.operations.began_before(id, at.version());
+    let is_old = core.operations.began_before(id, at.version())
+        || core.crossings.began_before(id, at.version());
     let is_drained = match core.pools.get(id).and_then(|pool| pool.former) {
         Some(former) => is_former_drained(core, id, &former),
         None => are_copies_drained(core, id, at),
@@ -74,5 +75,8 @@ fn is_drained(core: &ProxyCore, id: PoolId, former: &Former) -> bool {
     let places = former_places.iter().filter_map(|&id| core.backends.get(id));
     let mut places = places.chain(core.backends.iter().filter(left));
     let are_parked = former.pool != id && core.parking.await_pool(former.pool);
-    places.all(|backend| backend.has_answered_until(former.at.since)) && !are_parked
+    let is_under_way = core.crossings.began_until(former.pool, former.at.since);
+    places.all(|backend| backend.has_answered_until(former.at.since))
+        && !are_parked
+        && !is_under_way
 }

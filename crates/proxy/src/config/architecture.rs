@@ -19,7 +19,7 @@ const RACK_COPIES: &str = "rack_copies";
 const DIRECTORY: &str = "directory";
 
 /// What does not go with items that one rack holds, and why.
-const REFUSED: [(&str, &str); 6] = [
+const REFUSED: [(&str, &str); 5] = [
     (
         "failover",
         "an item is where its note leads, and nowhere else",
@@ -31,7 +31,6 @@ const REFUSED: [(&str, &str); 6] = [
     ("hot_keys", "not built"),
     ("bundle", "an item is in one rack"),
     ("copies", "an item is in one rack"),
-    ("warm_from", "the places of a key are those of its racks"),
 ];
 
 /// In how many racks an item is where nothing is said (k of the paper).

@@ -3,7 +3,9 @@
 
 use super::pools::{HoldingPlan, OtherRack, PoolPlan, PoolServers};
 use evenkeel_placement::config::PlacementConfig;
-use evenkeel_proxy_core::{Holding, HoldingBy, PoolConfig, PoolKind, Racks, ServerList};
+use evenkeel_proxy_core::{
+    Holding, HoldingBy, PoolConfig, PoolKind, PoolSettings, Racks, ServerList,
+};
 use evenkeel_runtime::UsageError;
 use evenkeel_schemes::locality::topology::RackId;
 use std::collections::BTreeMap;
@@ -98,13 +100,18 @@ pub fn holding(plan: &PoolPlan) -> Option<Holding> {
     })
 }
 
-/// The other racks of such a pool, as pools with its settings.
+/// The other racks of such a pool, as pools with its settings. Only the pool itself knows of a former one.
 pub fn other_racks(plan: &PoolPlan, pool: &PoolConfig) -> Vec<PoolConfig> {
     let others = plan.holding.iter().flat_map(|holding| &holding.others);
     let pools = others.map(|other| PoolConfig {
         name: Arc::clone(&other.pool),
         kind: PoolKind::Memcached(Arc::clone(&other.servers)),
         holding: None,
+        settings: PoolSettings {
+            warm_from: None,
+            follows: None,
+            ..pool.settings.clone()
+        },
         ..pool.clone()
     });
     pools.collect()

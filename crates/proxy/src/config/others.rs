@@ -7,6 +7,7 @@ use super::pools::{PoolPlan, PoolServers};
 use super::reader::{At, Reader, Section};
 use crate::clusters::ClusterSpec;
 use evenkeel_member::DEFAULT_CLUSTER;
+use evenkeel_placement::config::Server;
 use evenkeel_proxy_core::{Commands, Failover, RouteConfig, RouteTable, RouteTarget};
 use std::ops::Range;
 use std::sync::Arc;
@@ -140,15 +141,32 @@ fn check_former(
             let what =
                 format!("the ring of pool \"{name}\" moves its keys: it cannot be warmed from");
             reader.fail(span, what);
-        } else if former.holding.is_some() {
-            let what =
-                format!("items of pool \"{name}\" move between racks: it cannot be warmed from");
+        } else if let Some(server) = plan(of).and_then(|pool| shared_by_racks(pool, former)) {
+            let what = format!(
+                "{server} is a server of both pools: between racks an item of \"{of}\" and one of \"{name}\" would be in each other's way there"
+            );
             reader.fail(span, what);
         } else if former.settings.warm_from.is_some() {
             let what = format!("pool \"{name}\" is itself warmed from another: end that first");
             reader.fail(span, what);
         }
     }
+}
+
+/// A server of both a pool and the one that it is warmed from, where items of either move between racks.
+fn shared_by_racks(pool: &PoolPlan, former: &PoolPlan) -> Option<String> {
+    let (PoolServers::Memcached(own), PoolServers::Memcached(theirs)) =
+        (&pool.servers, &former.servers)
+    else {
+        return None;
+    };
+    let is_theirs = |server: &&Server| {
+        let mut theirs = theirs.servers().iter();
+        theirs.any(|it| it.host == server.host && it.port == server.port)
+    };
+    let moves = pool.holding.is_some() || former.holding.is_some();
+    let shared = own.servers().iter().find(is_theirs);
+    shared.filter(|_| moves).map(Server::identity)
 }
 
 /// A gutter is another pool of any memcached servers.

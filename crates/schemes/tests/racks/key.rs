@@ -12,6 +12,7 @@ use evenkeel_schemes::locality::holder::{
     Command, Heard, Kind as Protocol, Machine, Next, Racks, Shown, Site, Wish,
 };
 use evenkeel_schemes::locality::topology::RackId;
+use evenkeel_schemes::stage::Stage;
 
 /// How much is searched.
 #[derive(Clone, Copy)]
@@ -101,6 +102,7 @@ fn place_of(site: Site, racks: usize) -> usize {
     match site {
         Site::Rack(rack) => rack.index(),
         Site::Directory => racks,
+        Site::Former => unreachable!("there is none"),
     }
 }
 
@@ -176,7 +178,7 @@ impl Key {
             (Kind::Delete, _) => Wish::Delete,
             _ => Wish::Change,
         };
-        let (machine, next) = Machine::of_write(scope.protocol, wish, racks);
+        let (machine, next) = Machine::of_asked(scope.protocol, wish, racks, None, Stage::Done);
         running.machine = Some(machine);
         self.running.push(running);
         let at = self.running.len() - 1;
@@ -192,7 +194,7 @@ impl Key {
         if let Some(shown) = next.show {
             let told = match (shown, running.kind) {
                 (Shown::Own, Kind::Incr) => running.made.map_or(Told::Nothing, Told::Value),
-                (Shown::Own, _) => Told::Done,
+                (Shown::Own | Shown::Stored(_), _) => Told::Done,
                 (Shown::Miss, Kind::Delete) => Told::Done,
                 (Shown::Miss, _) => Told::Nothing,
                 (Shown::NotStored, _) => Told::NotStored,
@@ -284,7 +286,7 @@ impl Key {
             rack_id(self.running[at].rack),
             (0..scope.racks).map(rack_id),
         );
-        let (machine, next) = Machine::of_read(scope.protocol, racks, heard);
+        let (machine, next) = Machine::of_read(scope.protocol, racks, heard, Stage::Done);
         self.running[at].machine = Some(machine);
         self.go_on(at, next, scope)
     }

@@ -113,6 +113,7 @@ impl Servers {
                 self.put(place, Content::Value(value_of(op)))
             }
             Command::Look | Command::Own(None) => return self.see(place),
+            Command::Fetch => unreachable!("there is no former pool"),
             Command::Lock if fault == Some(Fault::NoLock) && !self.is_directory(place) => {
                 match slot {
                     None => Heard::Done(0),

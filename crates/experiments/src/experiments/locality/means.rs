@@ -179,7 +179,7 @@ fn model(
     racks: usize,
 ) -> anyhow::Result<f64> {
     // All racks ask for all items, so that one that is held is in the own rack as often as in any other.
-    let usage = reads_and_sets(reads, 1.0 / racks as f64, 0.0);
+    let usage = reads_and_sets(reads, 0.0, 1.0 / racks as f64);
     let racks = Racks {
         racks: racks as u32,
         ..RACKS
@@ -244,7 +244,9 @@ fn started(run: &Run, plan: Plan) -> anyhow::Result<Ground> {
 fn measured(run: &Run, ground: &Ground, reads: f64, duration: Duration) -> anyhow::Result<f64> {
     let architecture = ground.architecture();
     let start = |(number, target)| {
-        let seed = run.seed.wrapping_add(number);
+        // Another one in each trial: by the same each rack would read what it wrote in the one before.
+        let trial = (reads * 100.0) as u64;
+        let seed = run.seed.wrapping_add(number + 1_000 * trial);
         Driver::start(LoadPlan {
             connections_per_thread: CONNECTIONS,
             pipeline: 1,
@@ -321,5 +323,24 @@ fn plot(experiment: &Experiment, run: &Run, points: &[Point]) -> Plot {
         x: Axis::linear("switch, ms"),
         y: Axis::linear("mean of a command, ms"),
         curves: curves.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_four_racks_three_in_four_items_are_elsewhere() {
+        let network = Network {
+            switch: 1.0,
+            base: 0.0,
+        };
+        let mean =
+            |architecture, reads| model(architecture, reads, network, 4).expect("it is central");
+        let elsewhere = 0.75 * 3.0;
+        assert_eq!(mean(Architecture::Snoop, 1.0), 1.0 + elsewhere);
+        assert_eq!(mean(Architecture::Dir, 1.0), 1.0 + 0.75 * 2.0 + elsewhere);
+        assert_eq!(mean(Architecture::Sdc, 0.5), 2.0);
     }
 }

@@ -8,13 +8,14 @@ use evenkeel_protocol::base64;
 use evenkeel_schemes::copies;
 use evenkeel_schemes::generation::name_prefix;
 use evenkeel_schemes::locality::topology::Rack;
+use evenkeel_schemes::stage::FORMER_UNIQUES;
 use evenkeel_schemes::mark;
 
 /// What names a ring in the names of its items: `{g2:k}` is what the item of `k` is called in generation 2, `{g2:k1}` that of `{k1}`.
 pub const INCARNATION: u64 = 7;
 
 /// A rack of this name: `{note:b}` is the value of a note that names it, `{u:b:7}` the unique 7 of one of its servers as applications see
-/// it. `{n:k}` is what the note of `k` is called in the directory of the first pool.
+/// it, and `{fu:b:7}` if the pool is a former one. `{n:k}` is what the note of `k` is called in the directory of the first pool.
 pub fn rack_named(name: &str) -> Rack {
     Rack {
         name: name.to_owned(),
@@ -73,6 +74,11 @@ impl Keys {
         if let Some((rack, unique)) = name.strip_prefix("u:").and_then(|it| it.split_once(':')) {
             let unique: u64 = unique.parse().ok()?;
             return Some((unique ^ rack_named(rack).unique_mask()).to_string());
+        }
+        if let Some((rack, unique)) = name.strip_prefix("fu:").and_then(|it| it.split_once(':')) {
+            let unique: u64 = unique.parse().ok()?;
+            let shown = unique ^ rack_named(rack).unique_mask() ^ FORMER_UNIQUES;
+            return Some(shown.to_string());
         }
         if let Some(places) = name.strip_prefix('p') {
             return self.key_of_places(places);

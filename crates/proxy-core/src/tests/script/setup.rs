@@ -10,6 +10,7 @@
 //! route no: denied
 //! racks snoop b c             The first pool is rack `a`, in which the proxy is, and the pools `b` and `c` are racks of their names; behind `dir=d` the
 //!                             directory is the pool `d`.
+//! racks snoop old: b=s c=t    The same of the pool `old`, whose other racks are the pools `s` and `t`.
 //! list s2 s3                  Other servers for the first pool (of a memcached).
 //! ```
 //!
@@ -123,15 +124,26 @@ pub fn change(config: &mut ProxyConfig, words: &[&str]) -> Result<(), String> {
                 Some((_, directory)) => HoldingBy::Directory(Arc::from(directory)),
                 None => HoldingBy::Snoop,
             };
-            let names = [&["a"], others].concat();
-            let racks = names.iter().map(|name| rack_named(name)).collect();
-            let topology = Topology::new(racks).map_err(|error| error.to_string())?;
-            let named = |name: &str| topology.named(name).ok_or("there is no such rack");
+            let (pool, others) = match others {
+                [first, others @ ..] if first.ends_with(':') => {
+                    let mut pools = config.pools.iter();
+                    let pool = pools.position(|pool| first.strip_suffix(':') == Some(&*pool.name));
+                    (pool.ok_or("there is no such pool")?, others)
+                }
+                others => (0, others),
+            };
             let others = others
                 .iter()
-                .map(|name| Ok((named(name)?, Arc::from(*name))));
+                .map(|other| other.split_once('=').unwrap_or((*other, *other)));
+            let names = ["a"]
+                .into_iter()
+                .chain(others.clone().map(|(rack, _)| rack));
+            let racks = names.map(rack_named).collect();
+            let topology = Topology::new(racks).map_err(|error| error.to_string())?;
+            let named = |name: &str| topology.named(name).ok_or("there is no such rack");
+            let others = others.map(|(rack, pool)| Ok((named(rack)?, Arc::from(pool))));
             let (own, others) = (named("a")?, others.collect::<Result<_, &str>>()?);
-            config.pools[0].holding = Some(Arc::new(Holding { by, own, others }));
+            config.pools[pool].holding = Some(Arc::new(Holding { by, own, others }));
             config.racks = Arc::new(Racks::new(topology, Some(own), BTreeMap::new()));
         }
         options => options

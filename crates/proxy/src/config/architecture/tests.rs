@@ -125,11 +125,6 @@ fn what_does_not_stand_as_its_architecture_has_it_is_refused() {
         ),
         (
             &["a", "b"],
-            "architecture = \"snoop\"\nwarm_from = \"q\"\n",
-            "warm_from does not go with architecture = \"snoop\": the places of a key are those of its racks",
-        ),
-        (
-            &["a", "b"],
             "architecture = \"snoop\"\ndistribution = \"adaptive\"\n",
             "architecture = \"snoop\" goes with servers whose list says where keys live",
         ),
@@ -214,8 +209,13 @@ fn a_directory_is_a_pool_whose_keys_stay_and_a_pool_over_racks_stands_in_for_non
         ),
         (
             held,
-            "servers = [\"d\"]\nwarm_from = \"p\"\n",
-            "items of pool \"p\" move between racks: it cannot be warmed from",
+            "servers = [\"h1\"]\nwarm_from = \"p\"\n",
+            "h1 is a server of both pools: between racks an item of \"d\" and one of \"p\" would be in each other's way there",
+        ),
+        (
+            "architecture = \"snoop\"\nwarm_from = \"d\"\n",
+            "servers = [\"h0\"]\n",
+            "h0 is a server of both pools",
         ),
     ] {
         let text = pool(&["a", "b"], more) + "[pools.d]\n" + other + "[[routes]]\npool = \"p\"\n";

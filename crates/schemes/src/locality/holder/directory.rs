@@ -5,12 +5,14 @@
 //! | read | the own place; what is not there is where the directory's note leads, or nowhere |
 //! | set | the own place: an item is replaced by its unique. Else a mark's unique is kept, or a lock put where nothing is. The directory's note is looked at, or a lock put there where nothing is; the place that the note names is cleared, or, without a note, all others; a note to us takes the place of what was in the directory, by its unique; then the value takes the place of the mark or lock |
 //! | add | an item that is found is kept. Else as a set, but what is cleared is looked at first, and an item is kept |
+//! | fill | as an add; but the former pool is looked at first, and with nothing there that is all; and before the value is stored it is fetched there |
 //! | change | found as by a read, and bound to its unique |
 //! | delete | found as by a read, and bound to its unique. What is not where the note leads is deleted there; without a note, everywhere |
 //!
 //! Between two notes in the directory one rack is named, and no other may hold the item or store it. Whoever puts a note has cleared the place that was named before, so
 //! that a store of the one before fails; of two that saw the same note one fails to replace it. After a note that was lost nobody is known, so all are cleared.
 
+use super::machine::Start;
 use super::{Command, Heard, Next, Over, Racks, Shown, Site, Sites, TRIES_MAX, Wish};
 use crate::locality::topology::RackId;
 
@@ -19,6 +21,8 @@ use crate::locality::topology::RackId;
 enum At {
     /// Looking at the own place.
     FindingHere,
+    /// A fill looks whether there is something to bring; with the unique of the mark at the own place, if there is one.
+    Peeking(Option<u64>),
     /// Asking the directory for it, with the unique of the mark at the own place, if there is one.
     Asking(Option<u64>),
     /// Looking where the directory's note leads.
@@ -32,6 +36,8 @@ enum At {
     Clearing(u64, u64),
     /// A note to us is put.
     Claiming(u64),
+    /// A fill fetches the value that is to be stored in place of this unique.
+    Fetching(u64),
     /// The own command at the own place.
     Storing,
     /// The own command where the item was found.
@@ -55,29 +61,8 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// A read that has found this at its own place, which is no item.
-    pub fn of_read(racks: Racks, found: Heard) -> (Self, Next) {
-        let mut directory = Directory::new(Wish::Read, racks);
-        directory.awaited = racks.own().into();
-        let next = directory.hear(racks.own(), found);
-        (directory, next)
-    }
-
-    /// A command that may change something.
-    pub fn of_write(wish: Wish, racks: Racks) -> (Self, Next) {
-        let mut directory = Directory::new(wish, racks);
-        let next = directory.begin();
-        (directory, next)
-    }
-
-    /// A set in a rack where the item was seen with this unique a while ago.
-    pub fn of_set_behind(racks: Racks, unique: u64) -> (Self, Next) {
-        let mut directory = Directory::new(Wish::Set, racks);
-        let next = directory.ask(At::Storing, Command::Own(Some(unique)), racks.own());
-        (directory, next)
-    }
-
-    fn new(wish: Wish, racks: Racks) -> Self {
+    /// A command that has not started.
+    pub(super) fn new(wish: Wish, racks: Racks) -> Self {
         Directory {
             wish,
             racks,
@@ -87,13 +72,29 @@ impl Directory {
         }
     }
 
+    /// It starts.
+    pub(super) fn start(&mut self, start: Start) -> Next {
+        match start {
+            Start::Anew => self.begin(),
+            Start::Nowhere => self.peek(None),
+            Start::Found(found) => {
+                self.awaited = self.racks.own().into();
+                self.hear(self.racks.own(), found)
+            }
+            Start::Behind(unique) => {
+                let replace = Command::Own(Some(unique));
+                self.ask(At::Storing, replace, self.racks.own())
+            }
+        }
+    }
+
     /// Whether nothing is awaited: all is done.
     pub(super) fn is_over(&self) -> bool {
         self.awaited.is_empty()
     }
 
     /// What was asked at a site has come to this: all transitions.
-    pub fn hear(&mut self, site: Site, heard: Heard) -> Next {
+    pub(super) fn hear(&mut self, site: Site, heard: Heard) -> Next {
         use Heard::{Done, Failed, Item, Lock, Note, Nothing, Refused};
         if !self.awaited.remove(site) {
             return Next::default();
@@ -109,6 +110,8 @@ impl Directory {
             (At::Asking(own), _) => self.named_nowhere(own),
             (At::FindingThere(own), _) => self.not_there(own, site),
 
+            (At::Peeking(own), Item(_)) => self.take(own),
+            (At::Peeking(_), _) => self.end(Shown::Miss),
             (At::Locking, Done(unique)) => self.name(unique),
             (At::Locking, _) => self.begin(),
             (At::Naming(own), Note(note, rack)) if rack == self.racks.own => self.claim(own, note),
@@ -118,7 +121,7 @@ impl Directory {
             (At::Stubbing(own), Done(note)) => self.clear(own, note, self.racks.others),
             (At::Stubbing(_), _) => self.begin(),
 
-            // What an add clears it looks at.
+            // What is to keep items looks at what it clears.
             (At::Clearing(..), Item(_)) => self.end(Shown::NotStored),
             (At::Clearing(..), Lock(unique) | Note(unique, _)) => {
                 self.ask_one(Command::Delete(Some(unique)), site)
@@ -126,12 +129,22 @@ impl Directory {
             (At::Clearing(..), Refused) => self.look_again(site),
             (At::Clearing(..), _) if !self.awaited.is_empty() => Next::default(),
             (At::Clearing(own, note), _) => self.claim(own, note),
-            (At::Claiming(own), Done(_)) => {
+            (At::Claiming(own), Done(_)) if self.wish == Wish::Fill => {
+                self.ask(At::Fetching(own), Command::Fetch, Site::Former)
+            }
+            (At::Claiming(own), Done(_)) | (At::Fetching(own), Item(_)) => {
                 self.ask(At::Storing, Command::Own(Some(own)), self.racks.own())
             }
             (At::Claiming(_), _) => self.begin(),
+            (At::Fetching(own), _) => Next {
+                show: Some(Shown::Miss),
+                ..self.ask(At::Shown, Command::Delete(Some(own)), self.racks.own())
+            },
 
             (At::Storing, Refused | Nothing) => self.begin(),
+            (At::Storing, Done(unique)) if self.wish == Wish::Fill => {
+                self.end(Shown::Stored(unique))
+            }
             (At::Changing, Refused) => self.begin(),
             // The time that was set is the mark's.
             (At::Changing, Lock(unique) | Note(unique, _)) if self.wish == Wish::Touch => Next {
@@ -152,7 +165,15 @@ impl Directory {
         self.tries += 1;
         Next {
             pauses: self.tries > 1,
-            ..self.ask(At::FindingHere, Command::Look, self.racks.own())
+            ..self.ask(At::FindingHere, self.looking(), self.racks.own())
+        }
+    }
+
+    /// How the item is looked for: a read asks for what it wants.
+    fn looking(&self) -> Command {
+        match self.wish {
+            Wish::Read => Command::Own(None),
+            _ => Command::Look,
         }
     }
 
@@ -160,7 +181,7 @@ impl Directory {
     fn found(&mut self, site: Site, unique: u64) -> Next {
         match self.wish {
             Wish::Read => self.end(Shown::Own),
-            Wish::Add => self.end(Shown::NotStored),
+            Wish::Add | Wish::Fill => self.end(Shown::NotStored),
             Wish::Set => self.ask(At::Storing, Command::Own(Some(unique)), site),
             Wish::Change | Wish::Delete => self.ask(At::Changing, Command::Own(Some(unique)), site),
             Wish::Touch => self.ask(At::Changing, Command::Own(None), site),
@@ -181,11 +202,7 @@ impl Directory {
         if rack == self.racks.own {
             return self.not_there(own, site);
         }
-        let command = match self.wish {
-            Wish::Read => Command::Own(None),
-            _ => Command::Look,
-        };
-        self.ask(At::FindingThere(own), command, site)
+        self.ask(At::FindingThere(own), self.looking(), site)
     }
 
     /// The item is not where the directory's note leads.
@@ -193,6 +210,7 @@ impl Directory {
         match self.wish {
             Wish::Delete => self.ask(At::Deleting, Command::Delete(None), site),
             Wish::Set | Wish::Add => self.take(own),
+            Wish::Fill => self.peek(own),
             Wish::Read | Wish::Change | Wish::Touch => self.end(Shown::Miss),
         }
     }
@@ -202,8 +220,14 @@ impl Directory {
         match self.wish {
             Wish::Delete => self.ask(At::Deleting, Command::Delete(None), self.racks.all()),
             Wish::Set | Wish::Add => self.take(own),
+            Wish::Fill => self.peek(own),
             Wish::Read | Wish::Change | Wish::Touch => self.end(Shown::Miss),
         }
+    }
+
+    /// Is there anything to bring?
+    fn peek(&mut self, own: Option<u64>) -> Next {
+        self.ask(At::Peeking(own), Command::Look, Site::Former)
     }
 
     /// We are to hold the item.
@@ -219,9 +243,9 @@ impl Directory {
     }
 
     fn clear(&mut self, own: u64, note: u64, sites: impl Into<Sites>) -> Next {
-        let command = match self.wish {
-            Wish::Add => Command::Look,
-            _ => Command::Delete(None),
+        let command = match self.wish.keeps_items() {
+            true => Command::Look,
+            false => Command::Delete(None),
         };
         self.ask(At::Clearing(own, note), command, sites)
     }
@@ -231,7 +255,7 @@ impl Directory {
         self.ask(At::Claiming(own), command, Site::Directory)
     }
 
-    /// What an add has seen in a place is another by now.
+    /// What was seen in a place is another by now.
     fn look_again(&mut self, site: Site) -> Next {
         if self.tries == TRIES_MAX {
             return self.end(Shown::Busy);

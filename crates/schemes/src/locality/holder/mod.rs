@@ -38,6 +38,15 @@ pub enum Wish {
     Touch,
     /// To have nothing there.
     Delete,
+    /// To bring what the former pool has, where nothing is.
+    Fill,
+}
+
+impl Wish {
+    /// Whether it stores only where no item is.
+    fn keeps_items(self) -> bool {
+        matches!(self, Wish::Add | Wish::Fill)
+    }
 }
 
 /// A command to a site.
@@ -51,7 +60,10 @@ pub enum Command {
     Note(RackId, Over),
     /// Delete, on condition that what is there has this unique where one is given.
     Delete(Option<u64>),
-    /// The application's own command, on the same condition. One that stores only where nothing is stores in place of what has the unique.
+    /// The item with its value, and how long it has to live: at the former pool.
+    Fetch,
+    /// The application's own command, on the same condition. One that stores only where nothing is stores in place of what has the unique. Of a fill
+    /// it is what was fetched that is stored.
     Own(Option<u64>),
 }
 
@@ -90,6 +102,8 @@ pub enum Heard {
 pub enum Shown {
     /// What its own command was answered.
     Own,
+    /// What was fetched and stored, with this unique.
+    Stored(u64),
     /// That nothing is there.
     Miss,
     /// That something is there, so that nothing was stored.

@@ -9,6 +9,8 @@ pub enum Site {
     Rack(RackId),
     /// To the directory.
     Directory,
+    /// To the pool from which this one is warmed, as an application's command of the same rack.
+    Former,
 }
 
 /// Some of them.
@@ -16,6 +18,7 @@ pub enum Site {
 pub struct Sites {
     racks: u64,
     directory: bool,
+    former: bool,
 }
 
 impl Sites {
@@ -24,6 +27,7 @@ impl Sites {
         match site {
             Site::Rack(rack) => self.racks |= bit(rack),
             Site::Directory => self.directory = true,
+            Site::Former => self.former = true,
         }
     }
 
@@ -33,6 +37,7 @@ impl Sites {
         match site {
             Site::Rack(rack) => self.racks &= !bit(rack),
             Site::Directory => self.directory = false,
+            Site::Former => self.former = false,
         }
         was_there
     }
@@ -42,6 +47,7 @@ impl Sites {
         match site {
             Site::Rack(rack) => self.racks & bit(rack) != 0,
             Site::Directory => self.directory,
+            Site::Former => self.former,
         }
     }
 
@@ -53,7 +59,7 @@ impl Sites {
     /// Each, racks in their order first.
     pub fn iter(self) -> impl Iterator<Item = Site> {
         let racks = RackId::all().map(Site::Rack);
-        let all = racks.chain([Site::Directory]);
+        let all = racks.chain([Site::Directory, Site::Former]);
         all.filter(move |site| self.has(*site))
     }
 }

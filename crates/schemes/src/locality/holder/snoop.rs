@@ -6,11 +6,13 @@
 //! | set | the own place: an item is replaced by its unique. Else a mark's unique is kept, or a lock put where nothing is; notes to all other places, whatever is there; when all are answered the value in place of that mark or lock |
 //! | add | an item that is found is kept. Else as a set, but notes never cover an item: one that is met is kept, and the own lock becomes a note to it |
 //! | change | found as by a read, and bound to its unique |
+//! | fill | as an add; but the former pool is looked at first, and with nothing there that is all; and before the value is stored it is fetched there |
 //! | delete | found as by a read, and bound to its unique; what is not found, or is another by then, is deleted at all places |
 //!
 //! There are never two holders. Who stores has seen its own place before its notes left, and they were all there before its value. Of two that both stored, each one's
 //! note came to the other's place either before that had looked, and then the other's own notes, which came later, are over its own; or behind, over its value.
 
+use super::machine::Start;
 use super::{Command, Heard, Next, Over, Racks, Shown, Site, Sites, TRIES_MAX, Wish};
 use crate::locality::topology::RackId;
 
@@ -28,6 +30,10 @@ enum At {
     Locking,
     /// Notes are put, before the value is stored in place of this unique.
     Noting(u64),
+    /// A fill looks whether there is something to bring; with the unique of the mark that is at the own place, if there is one.
+    Peeking(Option<u64>),
+    /// A fill fetches the value that is to be stored in place of this unique.
+    Fetching(u64),
     /// The own command at the own place, in place of what has been seen there.
     Storing,
     /// The own command where the item was found.
@@ -51,29 +57,8 @@ pub struct Snoop {
 }
 
 impl Snoop {
-    /// A read that has found this at its own place, which is no item.
-    pub fn of_read(racks: Racks, found: Heard) -> (Self, Next) {
-        let mut snoop = Snoop::new(Wish::Read, racks);
-        snoop.awaited = racks.own().into();
-        let next = snoop.hear(racks.own(), found);
-        (snoop, next)
-    }
-
-    /// A command that may change something.
-    pub fn of_write(wish: Wish, racks: Racks) -> (Self, Next) {
-        let mut snoop = Snoop::new(wish, racks);
-        let next = snoop.begin();
-        (snoop, next)
-    }
-
-    /// A set in a rack where the item was seen with this unique a while ago.
-    pub fn of_set_behind(racks: Racks, unique: u64) -> (Self, Next) {
-        let mut snoop = Snoop::new(Wish::Set, racks);
-        let next = snoop.ask(At::Storing, Command::Own(Some(unique)), racks.own());
-        (snoop, next)
-    }
-
-    fn new(wish: Wish, racks: Racks) -> Self {
+    /// A command that has not started.
+    pub(super) fn new(wish: Wish, racks: Racks) -> Self {
         Snoop {
             wish,
             racks,
@@ -83,13 +68,29 @@ impl Snoop {
         }
     }
 
+    /// It starts.
+    pub(super) fn start(&mut self, start: Start) -> Next {
+        match start {
+            Start::Anew => self.begin(),
+            Start::Nowhere => self.found_nothing(None),
+            Start::Found(found) => {
+                self.awaited = self.racks.own().into();
+                self.hear(self.racks.own(), found)
+            }
+            Start::Behind(unique) => {
+                let replace = Command::Own(Some(unique));
+                self.ask(At::Storing, replace, self.racks.own())
+            }
+        }
+    }
+
     /// Whether nothing is awaited: all is done.
     pub(super) fn is_over(&self) -> bool {
         self.awaited.is_empty()
     }
 
     /// What was asked at a site has come to this: all transitions.
-    pub fn hear(&mut self, site: Site, heard: Heard) -> Next {
+    pub(super) fn hear(&mut self, site: Site, heard: Heard) -> Next {
         use Heard::{Done, Failed, Item, Lock, Note, Nothing, Refused};
         if !self.awaited.remove(site) {
             return Next::default();
@@ -117,11 +118,13 @@ impl Snoop {
             }
             (At::Finding { own, .. }, _) => self.found_nothing(own),
 
+            (At::Peeking(own), Item(_)) => self.take(own),
+            (At::Peeking(_), _) => self.end(Shown::Miss),
             (At::Locking, Done(unique)) => self.note(unique),
             (At::Locking, _) => self.begin(),
 
-            // A note of an add, which covers no item.
-            (At::Noting(_), Refused) if self.wish == Wish::Add => self.look_again(site),
+            // It covers no item.
+            (At::Noting(_), Refused) if self.wish.keeps_items() => self.look_again(site),
             (At::Noting(_), Refused) => self.end(Shown::Failed(site)),
             (At::Noting(own), Item(_)) => self.keep(own, site),
             (At::Noting(_), Lock(unique) | Note(unique, _)) => {
@@ -131,11 +134,21 @@ impl Snoop {
                 self.ask_one(Command::Note(self.racks.own, Over::Nothing), site)
             }
             (At::Noting(_), _) if !self.awaited.is_empty() => Next::default(),
-            (At::Noting(own), _) => {
+            (At::Noting(own), _) if self.wish == Wish::Fill => {
+                self.ask(At::Fetching(own), Command::Fetch, Site::Former)
+            }
+            (At::Noting(own), _) | (At::Fetching(own), Item(_)) => {
                 self.ask(At::Storing, Command::Own(Some(own)), self.racks.own())
             }
+            (At::Fetching(own), _) => Next {
+                show: Some(Shown::Miss),
+                ..self.ask(At::Shown, Command::Delete(Some(own)), self.racks.own())
+            },
 
             (At::Storing, Refused | Nothing) => self.begin(),
+            (At::Storing, Done(unique)) if self.wish == Wish::Fill => {
+                self.end(Shown::Stored(unique))
+            }
             (At::Asking, Refused) if self.wish == Wish::Delete => self.clear(),
             (At::Asking, Refused) if self.wish == Wish::Change => self.begin(),
             // The time that was set is the mark's.
@@ -159,7 +172,7 @@ impl Snoop {
         let at = At::Finding { hops: 0, own: None };
         Next {
             pauses: self.tries > 1,
-            ..self.ask(at, Command::Look, self.racks.own())
+            ..self.ask(at, self.looking(), self.racks.own())
         }
     }
 
@@ -175,7 +188,7 @@ impl Snoop {
     fn found(&mut self, site: Site, unique: u64) -> Next {
         match self.wish {
             Wish::Read => self.end(Shown::Own),
-            Wish::Add => self.end(Shown::NotStored),
+            Wish::Add | Wish::Fill => self.end(Shown::NotStored),
             Wish::Set => self.ask(At::Storing, Command::Own(Some(unique)), site),
             Wish::Change | Wish::Delete => self.ask(At::Asking, Command::Own(Some(unique)), site),
             Wish::Touch => self.ask(At::Asking, Command::Own(None), site),
@@ -187,22 +200,30 @@ impl Snoop {
         match (self.wish, own) {
             (Wish::Read | Wish::Change | Wish::Touch, _) => self.end(Shown::Miss),
             (Wish::Delete, _) => self.clear(),
-            (Wish::Set | Wish::Add, Some(unique)) => self.note(unique),
-            (Wish::Set | Wish::Add, None) => self.ask(At::Locking, Command::Lock, self.racks.own()),
+            (Wish::Fill, own) => self.ask(At::Peeking(own), Command::Look, Site::Former),
+            (Wish::Set | Wish::Add, own) => self.take(own),
+        }
+    }
+
+    /// We are to hold the item.
+    fn take(&mut self, own: Option<u64>) -> Next {
+        match own {
+            Some(unique) => self.note(unique),
+            None => self.ask(At::Locking, Command::Lock, self.racks.own()),
         }
     }
 
     /// Notes to us go everywhere else; then the value is stored in place of this unique.
     fn note(&mut self, own: u64) -> Next {
-        let over = match self.wish {
-            Wish::Add => Over::Nothing,
-            _ => Over::Anything,
+        let over = match self.wish.keeps_items() {
+            true => Over::Nothing,
+            false => Over::Anything,
         };
         let command = Command::Note(self.racks.own, over);
         self.ask(At::Noting(own), command, self.racks.others)
     }
 
-    /// Something is where an add wants to put a note.
+    /// Something is where a note is to cover no item.
     fn look_again(&mut self, site: Site) -> Next {
         if self.tries == TRIES_MAX {
             return self.end(Shown::Busy);
@@ -211,7 +232,7 @@ impl Snoop {
         self.ask_one(Command::Look, site)
     }
 
-    /// An item is in a rack: an add keeps it, and its own lock leads there.
+    /// An item is in a rack: it is kept, and the own lock leads there.
     fn keep(&mut self, own: u64, site: Site) -> Next {
         let Site::Rack(rack) = site else {
             return self.end(Shown::NotStored);

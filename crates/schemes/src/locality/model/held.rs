@@ -90,6 +90,7 @@ mod tests {
         Command, Heard, Machine, Next, Over, Racks, Shown, Site, Sites, Wish,
     };
     use crate::locality::topology::RackId;
+    use crate::stage::Stage;
     use std::collections::BTreeMap;
 
     /// What lies at a place.
@@ -107,6 +108,7 @@ mod tests {
         match site {
             Site::Rack(rack) => rack.index(),
             Site::Directory => usize::MAX,
+            Site::Former => unreachable!("there is none"),
         }
     }
 
@@ -128,6 +130,7 @@ mod tests {
                     Some((Content::Lock, unique)) => Heard::Lock(unique),
                     Some((Content::Note(rack), unique)) => Heard::Note(unique, rack),
                 },
+                Command::Fetch => unreachable!("there is no former pool"),
                 Command::Lock if there.is_some() => Heard::Refused,
                 Command::Lock => self.put(site, Content::Lock),
                 Command::Note(rack, over) => {
@@ -202,10 +205,10 @@ mod tests {
                 match places.carry_out(Site::Rack(own), Command::Own(None), wish) {
                     Heard::Item(_) => return (rounds, Shown::Own),
                     Heard::Nothing if kind == Kind::Snoop => return (rounds, Shown::Miss),
-                    found => Machine::of_read(kind, all, found),
+                    found => Machine::of_read(kind, all, found, Stage::Done),
                 }
             }
-            wish => Machine::of_write(kind, wish, all),
+            wish => Machine::of_asked(kind, wish, all, None, Stage::Done),
         };
         loop {
             if let Some(shown) = next.show {
