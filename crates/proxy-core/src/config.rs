@@ -11,6 +11,7 @@ use evenkeel_hotkeys::plain::PlainConfig;
 use evenkeel_profile::Head;
 use evenkeel_protocol::Limits;
 use evenkeel_protocol::auth::{AuthMode, Credentials};
+use evenkeel_schemes::generation::PREFIX_LEN;
 use evenkeel_schemes::locality::topology::RackId;
 use evenkeel_types::UnixSeconds;
 use std::sync::Arc;
@@ -230,6 +231,9 @@ pub struct PoolSettings {
     /// Whether its hash space follows the load: keys are dealt out by a ring that its coordinator leads. Its list says only which servers
     /// there are until that has told a ring.
     pub adaptive: bool,
+    /// What stands before the key in the names of its items, where its list's servers know them by [names](evenkeel_schemes::generation) of
+    /// its own. A ring has others.
+    pub name_prefix: Option<[u8; PREFIX_LEN]>,
 }
 
 impl Default for PoolSettings {
@@ -250,6 +254,7 @@ impl Default for PoolSettings {
             warm_fill: true,
             follows: None,
             adaptive: false,
+            name_prefix: None,
         }
     }
 }
@@ -257,7 +262,7 @@ impl Default for PoolSettings {
 impl PoolSettings {
     /// Whether items of ours may stand in the place of applications' items, to be told by their [flags](evenkeel_schemes::mark).
     pub(crate) fn has_marks(&self) -> bool {
-        self.warm_from.is_some() || self.adaptive
+        self.warm_from.is_some() || self.adaptive || self.name_prefix.is_some()
     }
 }
 

@@ -21,7 +21,7 @@ use crate::pool::{
     EvenkeelPool, Followed, Former, LeftServers, MemcachedPool, Pool, Servers, server_name,
 };
 use crate::racks::Racks;
-use crate::ring::PlannedRing;
+use crate::ring::{PlannedRing, unique_mask};
 use crate::routes::way::{Tongue, Way};
 use crate::routes::{RenameId, Renames, RouteTarget};
 use crate::server_list::ServerList;
@@ -32,6 +32,7 @@ use crate::under_way::log::take_over_log;
 use crate::under_way::profile::take_over_profile;
 use crate::worker::ProxyCore;
 use evenkeel_hotkeys::client::ClientLeases;
+use evenkeel_schemes::generation::PREFIX_LEN;
 use evenkeel_schemes::locality::holder::Kind;
 use evenkeel_schemes::stage::{Stage, Step};
 use evenkeel_types::Instant;
@@ -140,9 +141,9 @@ fn tongue_of(wanted: &PoolConfig) -> Tongue {
         true => Tongue::Meta {
             extended,
             marked,
-            // Gets of a pool that has a former one are asked where its stage says.
             named: wanted.settings.adaptive
-                || wanted.holding.is_some() && wanted.settings.warm_from.is_none(),
+                || wanted.settings.name_prefix.is_some()
+                || wanted.holding.is_some(),
         },
         false => Tongue::AsSent,
     }
@@ -214,7 +215,11 @@ fn find_others(core: &mut ProxyCore, wanted: &PoolConfig) {
     {
         former.is_led_from = true;
     }
-    let former = former.map(|former| former_of(wanted, former, before));
+    let former = former.map(|former| {
+        let settings = core.pools.get(former).map(|pool| &pool.settings);
+        let name_prefix = settings.and_then(|settings| settings.name_prefix);
+        former_of(wanted, (former, name_prefix), before)
+    });
     if let Some(pool) = core.pools.get_mut(id) {
         pool.gutter = gutter;
         pool.former = former;
@@ -246,8 +251,10 @@ fn find_racks(core: &mut ProxyCore, wanted: &PoolConfig, known: &Racks) {
             racks: &pools,
             directory,
             former,
+            former_prefix: own.and_then(|pool| pool.former?.name_prefix),
         };
-        let shown_as = core.pools.shown_as(id);
+        let prefix = own.and_then(|pool| pool.settings.name_prefix);
+        let shown_as = core.pools.shown_as(id) ^ prefix.map_or(0, |it| unique_mask(&it));
         PoolRacks::new((kind, &wanted.name), sites, shown_as, known)
     });
     if let Some(pool) = core.pools.get_mut(id) {
@@ -256,10 +263,15 @@ fn find_racks(core: &mut ProxyCore, wanted: &PoolConfig, known: &Racks) {
 }
 
 /// How far a pool is on its way from a former one: as its coordinator has told, or as its settings say.
-fn former_of(wanted: &PoolConfig, pool: PoolId, before: Option<Former>) -> Former {
+fn former_of(
+    wanted: &PoolConfig,
+    (pool, name_prefix): (PoolId, Option<[u8; PREFIX_LEN]>),
+    before: Option<Former>,
+) -> Former {
     if wanted.settings.follows.is_some() {
         return Former {
             pool,
+            name_prefix,
             at: before.map(|before| before.at).unwrap_or_default(),
         };
     }
@@ -269,6 +281,7 @@ fn former_of(wanted: &PoolConfig, pool: PoolId, before: Option<Former>) -> Forme
     };
     Former {
         pool,
+        name_prefix,
         at: Followed {
             step: Some(Step { version: 0, stage }),
             ..Followed::default()
@@ -365,7 +378,9 @@ fn take_over_servers(
         }
     }
     if let Some(pool) = core.pools.get_mut(id) {
-        pool.servers = Servers::Memcached(MemcachedPool::new(Arc::clone(list), backends));
+        let is_named = wanted.settings.name_prefix.is_some();
+        let servers = MemcachedPool::new(Arc::clone(list), backends, is_named);
+        pool.servers = Servers::Memcached(servers);
         pool.left = left;
     }
     for gone in former {

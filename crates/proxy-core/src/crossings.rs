@@ -55,7 +55,7 @@ pub(crate) struct Crossing {
     pub was_at_former: bool,
     /// By which version of its pool's step it was begun.
     pub version: u64,
-    /// When it was begun.
+    /// When it was begun: a read, when its own place was asked.
     pub begun: Instant,
     /// What is asked when its pause is over.
     pub paused: Option<(Command, Sites)>,
@@ -86,7 +86,7 @@ impl Crossing {
         question: Question,
         (key, version): (Box<[u8]>, u64),
         holds_back: bool,
-        (now, give_up): (Instant, Instant),
+        (begun, now, give_up): (Instant, Instant, Instant),
     ) -> Self {
         Crossing {
             machine,
@@ -100,7 +100,7 @@ impl Crossing {
             fetched: None,
             was_at_former: false,
             version,
-            begun: now,
+            begun,
             paused: None,
             since: now,
             anew: 0,
@@ -224,6 +224,11 @@ impl Crossings {
     /// A step of another command was carried out here.
     pub fn step_done(&mut self, tag: Tag, reply: &[u8]) {
         self.steps.push((tag, reply.to_vec()));
+    }
+
+    /// Whether any is to hear what a step has come to.
+    pub fn has_more_to_hear(&self) -> bool {
+        !self.failed.is_empty() || !self.steps.is_empty()
     }
 
     /// The next one that is to hear so.

@@ -16,12 +16,10 @@ use crate::request::whole::{answer_own_address, answer_stats};
 use crate::ring::Told;
 use crate::stats::process::ProcessStats;
 use crate::steps::set_step;
-use crate::under_way::crossing::go_on_with_crossings;
 use crate::under_way::deletions::go_on_with_deletions;
 use crate::under_way::flush::go_on_with_flushes;
-use crate::under_way::inner::go_on_with_inner;
+use crate::under_way::inner::go_on_with_steps;
 use crate::under_way::limited::go_on_with_limited;
-use crate::under_way::operation::go_on_with_failed;
 use crate::under_way::profile::{begin_visit, hand_over_all};
 use crate::under_way::retry::retry_parked;
 use crate::under_way::say::{forget_client, resume};
@@ -167,9 +165,7 @@ impl ProxyCore {
                 backend_due(self, now, id);
             }
         }
-        go_on_with_failed(self, now);
-        go_on_with_inner(self, now);
-        go_on_with_crossings(self, now);
+        go_on_with_steps(self, now);
         go_on_with_deletions(self, now);
         go_on_with_limited(self, now);
         let slot_end = if self.pools.watches() {

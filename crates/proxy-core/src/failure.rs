@@ -151,7 +151,7 @@ pub(crate) const RESERVED_KEY: &[u8] =
 
 /// What a request is answered whose key leaves no room for the name of a ring's generation.
 pub(crate) const NO_NAME: &[u8] =
-    b"CLIENT_ERROR key too long: the pool's ring has moved it, and its name there takes 15 bytes\r\n";
+    b"CLIENT_ERROR key too long: the name of its item takes 15 bytes more\r\n";
 
 /// What a request is answered whose key leaves no room for the name of its note in a directory.
 pub(crate) const NO_NOTE: &[u8] =

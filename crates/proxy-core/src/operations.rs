@@ -162,6 +162,11 @@ impl Operations {
         self.failed.push((id, failure));
     }
 
+    /// Whether any is to hear that.
+    pub fn has_failed(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
     /// The next one that is to hear that.
     pub fn pop_failed(&mut self) -> Option<(OperationId, Failure)> {
         self.failed.pop()

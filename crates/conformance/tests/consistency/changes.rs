@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Longer than a request may take that a server does not answer.
-const GIVEN_UP: Duration = Duration::from_millis(900);
+pub const GIVEN_UP: Duration = Duration::from_millis(900);
 
 /// What applications do between two bursts of commands. The change takes seconds, whose operations all have to be judged.
 pub const THINKING: Duration = Duration::from_millis(5);
@@ -133,10 +133,10 @@ impl Fleet {
         self.proxies[at] = proxy(&address, &self.file, at);
     }
 
-    /// Brings the change to a stage, however often it is withdrawn on the way.
-    fn begin(&self, goal: &str) {
+    /// Brings the change of the pool `new` to a stage, however often it is withdrawn on the way.
+    pub fn begin(&self, goal: &str) {
         let leader = self.leader();
-        let begin = json!({"goal": goal, "proxies": PROXIES});
+        let begin = json!({"goal": goal, "proxies": self.proxies.len()});
         poll_until(DEADLINE, "the change to come to its goal", || {
             let changes = leader.get("/api/v1/changes")?;
             let change = changes["changes"].as_array()?.first()?;
@@ -223,7 +223,7 @@ fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
     assert!(looked > 0, "{counts:?}");
 }
 
-fn wait(time: Duration) {
+pub fn wait(time: Duration) {
     let until = Instant::now() + time;
     poll_until(DEADLINE, "a while", || {
         (Instant::now() >= until).then_some(())

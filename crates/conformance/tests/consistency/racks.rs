@@ -1,14 +1,16 @@
 //! Pools in several racks, one of which holds each item (Snoop and Directory), under a proxy in each rack and applications that never stop, while items,
-//! notes and locks are evicted, and servers, directories and proxies are killed and stopped.
+//! notes and locks are evicted, and servers, directories and proxies are killed and stopped; and while the pool goes from one architecture to
+//! another at the same servers.
 
 use super::IMPATIENT;
 use super::application::Shared;
+use super::changes::{Fleet, GIVEN_UP, THINKING, wait};
 use super::warm::{
-    DEADLINE, STOPPED_MS_MAX, addresses, counts, evict, judge, pause_of, restart, rounds, shuffled,
-    work,
+    DEADLINE, STOPPED_MS_MAX, addresses, counts, evict, judge, memcacheds, pause_of, restart,
+    rounds, shuffled, work,
 };
-use evenkeel_testkit::racks::{Architecture, Racks, RacksOptions};
-use evenkeel_testkit::{Client, Memcached, poll_until};
+use evenkeel_testkit::racks::{Architecture, Racks, RacksOptions, listed};
+use evenkeel_testkit::{Client, Memcached, Signal, poll_until};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 use std::collections::BTreeSet;
@@ -39,6 +41,16 @@ enum Blow {
     /// Longer than a request may take: what it was about to do, it does late.
     ProxyStopped,
 }
+
+/// From one architecture to another.
+const SWITCHES: [(Architecture, Architecture); 6] = [
+    (Architecture::Sds, Architecture::Snoop),
+    (Architecture::Snoop, Architecture::Dir),
+    (Architecture::Dir, Architecture::Sds),
+    (Architecture::Sds, Architecture::Dir),
+    (Architecture::Dir, Architecture::Snoop),
+    (Architecture::Snoop, Architecture::Sds),
+];
 
 const BLOWS: [Blow; 6] = [
     Blow::Evicted,
@@ -146,4 +158,88 @@ fn chaos_of_racks_with_notes() {
 #[test]
 fn chaos_of_racks_with_a_directory() {
     chaos(Architecture::Dir);
+}
+
+/// The file of proxies whose pool `new` follows the pool `old` at the same servers. Racks are called by numbers.
+fn switching(
+    (from, to): (Architecture, Architecture),
+    (servers, directory): (&[Memcached], &[Memcached]),
+    coordinator: &str,
+) -> String {
+    let patience =
+        format!("request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\n");
+    let racks = (0..RACKS).map(|rack| format!("[topology.racks.{rack}]\n"));
+    let places = listed(servers, |at| (at / SERVERS_PER_RACK).to_string());
+    format!(
+        "{}[topology.racks.core]\ncentral = true\n\
+         [pools.old]\n{places}{}{patience}\
+         [pools.new]\n{places}{}{patience}generation = 1\nwarm_from = \"old\"\npool_coordinator = {coordinator}\n\
+         [pools.notes]\n{}{patience}[[routes]]\npool = \"new\"\n",
+        racks.collect::<String>(),
+        from.lines(),
+        to.lines(),
+        listed(directory, |_| "core".to_owned()),
+    )
+}
+
+fn one_switch(
+    architectures: (Architecture, Architecture),
+    random: &mut Xoshiro256PlusPlus,
+    shared: &Shared,
+) {
+    println!("{architectures:?}");
+    let (mut servers, directory) = (memcacheds(RACKS * SERVERS_PER_RACK), memcacheds(2));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut fleet = Fleet::start(folder.path(), RACKS, |coordinator| {
+        switching(architectures, (&servers, &directory), coordinator)
+    });
+    let mut number = |below: usize| random.next_u64() as usize % below;
+    let (stopped, lost, emptied) = (
+        number(servers.len()),
+        number(servers.len()),
+        number(servers.len()),
+    );
+    let (paused, killed) = (number(RACKS), number(RACKS));
+    let pause = Duration::from_millis(number(STOPPED_MS_MAX as usize) as u64);
+    let places = addresses(&fleet.proxies);
+    let told = work(shared, &places, || {
+        let go_on = |what: &str| {
+            let before = shared.values();
+            poll_until(DEADLINE, what, || {
+                (shared.values() > before + 100).then_some(())
+            });
+        };
+        go_on("the former architecture to be used");
+        // Stores are given up at a server that has them still to carry out.
+        servers[stopped].process().signal(Signal::Stop);
+        wait(GIVEN_UP);
+        fleet.begin("warming");
+        servers[stopped].process().signal(Signal::Continue);
+        go_on("items to be brought");
+        let mut client = Client::connect(servers[emptied].address());
+        client.command("flush_all");
+        restart(&mut servers[lost]);
+        go_on("a server to be back");
+        fleet.kill_coordinator();
+        pause_of(&mut fleet.proxies[paused], pause);
+        go_on("a proxy to be back");
+        fleet.kill_proxy(killed);
+        go_on("a new proxy to be used");
+        fleet.begin("done");
+        go_on("the former architecture not to be missed");
+    });
+    judge(told);
+    let counts = counts(&fleet.proxies);
+    let looked = counts["fills_stored"] + counts["fills_absent"];
+    assert!(looked > 0, "{counts:?}");
+}
+
+#[test]
+fn chaos_of_racks_that_are_switched() {
+    let mut next = SWITCHES.iter().cycle();
+    rounds(2, |random, shared| {
+        let shared = shared.writing(WRITES_PER_MILLE).thinking(THINKING);
+        let switch = next.next().expect("there is always one");
+        one_switch(*switch, random, &shared);
+    });
 }

@@ -146,7 +146,7 @@ fn unique_mask_of(core: &mut ProxyCore, id: BackendId, tag: &Tag, reply: &Reply<
     }
     let shown_as = core.pools.shown_as(tag.pool);
     if shown_as != 0 && core.pools.racks(tag.pool).is_none() {
-        return shown_as;
+        return shown_as ^ name_mask_of(core, id, tag);
     }
     let client = core.clients.get_mut(tag.client);
     let show = client.and_then(|client| Some(client.slot(tag.slot)?.show));
@@ -168,7 +168,12 @@ fn unique_mask_of(core: &mut ProxyCore, id: BackendId, tag: &Tag, reply: &Reply<
     if let Some(racks) = core.pools.racks(tag.pool) {
         return racks.unique_mask(racks.own());
     }
-    if !core.pools.is_adaptive(tag.pool) {
+    name_mask_of(core, id, tag)
+}
+
+/// What the unique of the item that was asked for is combined with, since its name is one of ours; 0 for nothing.
+fn name_mask_of(core: &mut ProxyCore, id: BackendId, tag: &Tag) -> u64 {
+    if !core.pools.is_named(tag.pool) {
         return 0;
     }
     let backend = core.backends.get_mut(id);

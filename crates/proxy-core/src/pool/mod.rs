@@ -37,7 +37,7 @@ use core::time::Duration;
 use evenkeel_hotkeys::client::ClientLeases;
 use evenkeel_hotkeys::plain::{PlainHotKeys, PlainMode};
 use evenkeel_schemes::Scheme;
-use evenkeel_schemes::generation::PREFIX_LEN;
+use evenkeel_schemes::generation::{PREFIX_LEN, taken_apart};
 use evenkeel_schemes::locality::holder::Kind;
 use evenkeel_schemes::stage::{Stage, Step};
 use evenkeel_types::{Epoch, Instant, KeyHash};
@@ -76,6 +76,8 @@ pub(crate) struct Pool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Former {
     pub pool: PoolId,
+    /// What stands before the key in the names of that one's items, if anything does.
+    pub name_prefix: Option<[u8; PREFIX_LEN]>,
     pub at: Followed,
 }
 
@@ -191,19 +193,42 @@ impl Pool {
     /// What the item of a key is called: what stands before the key, if anything does.
     #[inline]
     pub fn name_prefix(&self, key: &[u8]) -> Option<[u8; PREFIX_LEN]> {
-        let has_moved = self.former?.stage() >= Stage::Warming;
-        self.ring()?.name_prefix(key, has_moved)
+        match self.ring() {
+            Some(ring) => ring.name_prefix(key, self.former?.stage() >= Stage::Warming),
+            None => self.list_prefix(),
+        }
+    }
+
+    /// The same of all keys of a list: as long as the former servers alone are asked, theirs.
+    fn list_prefix(&self) -> Option<[u8; PREFIX_LEN]> {
+        let former = self.former.as_ref();
+        match former.filter(|former| former.stage() < Stage::Warming) {
+            Some(former) => former.name_prefix,
+            None => self.settings.name_prefix,
+        }
+    }
+
+    /// Whether what items are called depends on how far the pool is.
+    pub fn renames(&self) -> bool {
+        let former = self.former.as_ref();
+        let is_other = |former: &Former| former.name_prefix != self.settings.name_prefix;
+        self.settings.adaptive || former.is_some_and(is_other)
     }
 
     /// What the item of this name is called at its former place.
     pub fn former_name(&self, name: &[u8]) -> Option<Vec<u8>> {
-        Some(self.ring()?.name(name, false))
+        match self.ring() {
+            Some(ring) => Some(ring.name(name, false)),
+            None => Some(named(self.former?.name_prefix, taken_apart(name).1)),
+        }
     }
 
     /// What the item of this name is called at present, if it has another name now.
     pub fn present_name(&self, name: &[u8]) -> Option<Vec<u8>> {
-        let has_moved = self.former?.stage() >= Stage::Warming;
-        let present = self.ring()?.name(name, has_moved);
+        let present = match self.ring() {
+            Some(ring) => ring.name(name, self.former?.stage() >= Stage::Warming),
+            None => named(self.list_prefix(), taken_apart(name).1),
+        };
         (present != name).then_some(present)
     }
 
@@ -227,12 +252,15 @@ impl Pool {
     pub fn steady(&self) -> Option<SteadyPool<'_>> {
         let servers = self.list()?;
         if !self.settings.adaptive {
-            return Some(SteadyPool::new(servers, None));
+            let prefix = self.settings.name_prefix.as_ref();
+            let stays = self.former.is_none();
+            return stays.then_some(SteadyPool::new(servers, None, prefix));
         }
         let stage = self.former?.at.step?.stage;
         Some(SteadyPool::new(
             servers,
             Some(servers.ring()?.steady(stage)),
+            None,
         ))
     }
 
@@ -339,6 +367,14 @@ impl Pool {
             Servers::Evenkeel(_) => "evenkeel",
             Servers::Memcached(_) => "memcached",
         }
+    }
+}
+
+/// The name of a key's item, with what stands before the key.
+pub(crate) fn named(prefix: Option<[u8; PREFIX_LEN]>, key: &[u8]) -> Vec<u8> {
+    match prefix {
+        Some(prefix) => [&prefix, key].concat(),
+        None => key.to_vec(),
     }
 }
 

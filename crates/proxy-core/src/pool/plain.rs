@@ -4,6 +4,7 @@
 use crate::ids::BackendId;
 use crate::ring::PlannedRing;
 use crate::server_list::ServerList;
+use evenkeel_schemes::generation::taken_apart;
 use evenkeel_schemes::stage::Stage;
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ pub(crate) struct MemcachedPool {
     backends: Vec<BackendId>,
     /// By which keys are dealt out instead, where their hash space follows the load.
     ring: Option<Arc<PlannedRing>>,
+    /// Keys have names of ours at its servers.
+    is_named: bool,
 }
 
 impl MemcachedPool {
@@ -24,16 +27,18 @@ impl MemcachedPool {
             list: Arc::clone(list),
             backends: Vec::new(),
             ring: None,
+            is_named: false,
         }
     }
 
-    /// The list and a backend for each of its servers, in the same order.
-    pub fn new(list: Arc<ServerList>, backends: Vec<BackendId>) -> Self {
+    /// The list and a backend for each of its servers, in the same order; and whether keys have names of ours there.
+    pub fn new(list: Arc<ServerList>, backends: Vec<BackendId>, is_named: bool) -> Self {
         debug_assert_eq!(list.servers().len(), backends.len());
         MemcachedPool {
             list,
             backends,
             ring: None,
+            is_named,
         }
     }
 
@@ -70,22 +75,31 @@ impl MemcachedPool {
     #[inline]
     pub fn home(&self, key: &[u8]) -> BackendId {
         let server = match &self.ring {
-            None => self.list.placement().server(key),
+            None => self.list.placement().server(self.key_of(key)),
             Some(ring) => ring.server(key),
         };
         self.backends[server]
     }
 
+    /// The key by which an item is dealt out that servers know by this.
+    #[inline]
+    fn key_of<'k>(&self, name: &'k [u8]) -> &'k [u8] {
+        match self.is_named {
+            true => taken_apart(name).1,
+            false => name,
+        }
+    }
+
     /// The same of a list without a ring, and the hash by which the key was dealt out.
     #[inline]
     pub fn home_and_hash(&self, key: &[u8]) -> (BackendId, u64) {
-        let (server, hash) = self.list.placement().server_and_hash(key);
+        let (server, hash) = self.list.placement().server_and_hash(self.key_of(key));
         (self.backends[server], hash)
     }
 
     /// The backends of all servers, in the order in which a key should look for another home.
     pub fn candidates(&self, key: &[u8]) -> impl Iterator<Item = BackendId> + use<'_> {
-        let walk = self.list.placement().candidates(key);
+        let walk = self.list.placement().candidates(self.key_of(key));
         walk.map(|server| self.backends[server])
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Pools {
     watches: bool,
     /// Whether a pool takes the place of another.
     warms: bool,
+    /// Items of some pool have names of ours.
+    names: bool,
     /// Items of some pool have copies, or are supposed to.
     bundles: bool,
     /// Items of some pool are held by one of several racks.
@@ -134,7 +136,7 @@ impl Pools {
     /// What the item of a key is called: what stands before the key, if anything does.
     #[inline]
     pub fn name_prefix(&self, pool: PoolId, key: &[u8]) -> Option<[u8; PREFIX_LEN]> {
-        if !self.warms {
+        if !self.names {
             return None;
         }
         self.get(pool)?.name_prefix(key)
@@ -146,6 +148,26 @@ impl Pools {
         self.warms && self.get(pool).is_some_and(|pool| pool.settings.adaptive)
     }
 
+    /// The same for the unique that a request is to meet, at whatever pool is asked at present.
+    #[inline]
+    pub fn condition_mask(&self, pool: PoolId, name: &[u8]) -> u64 {
+        match self.names {
+            true => self.unique_mask(self.asked_for(pool), name),
+            false => 0,
+        }
+    }
+
+    /// Whether items of a pool have names of ours. Between racks uniques do not depend on these alone: see [`PoolRacks::unique_mask`].
+    #[inline]
+    pub fn is_named(&self, pool: PoolId) -> bool {
+        self.names
+            && self.get(pool).is_some_and(|pool| {
+                let settings = &pool.settings;
+                let is_listed = settings.name_prefix.is_some() && pool.racks.is_none();
+                settings.adaptive || is_listed
+            })
+    }
+
     /// Whether what moves in a pool's ring is taken from a server that is not asked any more.
     pub fn is_loss(&self, pool: PoolId) -> bool {
         let ring = self.get(pool).and_then(Pool::ring);
@@ -155,7 +177,7 @@ impl Pools {
     /// What uniques of an item with this name are combined with where applications see them; 0 for nothing.
     #[inline]
     pub fn unique_mask(&self, pool: PoolId, name: &[u8]) -> u64 {
-        match self.is_adaptive(pool) {
+        match self.is_named(pool) {
             true => unique_mask(name),
             false => 0,
         }
@@ -231,6 +253,9 @@ impl Pools {
     pub fn look_for_former_pools(&mut self) {
         let warms = self.iter().any(|(_, pool)| pool.former.is_some());
         self.warms = warms;
+        let names = |pool: &Pool| pool.settings.adaptive || pool.settings.name_prefix.is_some();
+        let names = self.iter().any(|(_, pool)| names(pool));
+        self.names = names;
         let bundles = self.iter().any(|(_, pool)| pool.bundled.is_some());
         self.bundles = bundles;
         let crosses = self.iter().any(|(_, pool)| pool.racks.is_some());

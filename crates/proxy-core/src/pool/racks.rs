@@ -1,7 +1,9 @@
 //! The racks of a pool of which one holds each item: which pool each place of a key belongs to.
 
 use crate::ids::PoolId;
+use crate::pool::named;
 use crate::racks::Racks as Known;
+use evenkeel_schemes::generation::{PREFIX_LEN, taken_apart};
 use evenkeel_schemes::locality::holder::{Kind, Racks, Site};
 use evenkeel_schemes::locality::topology::{Rack, RackId};
 use evenkeel_schemes::name::{self, prefix};
@@ -28,6 +30,8 @@ pub(crate) struct Sites<'p> {
     pub directory: Option<PoolId>,
     /// The pool that this one is warmed from.
     pub former: Option<PoolId>,
+    /// What stands before a key in the names of that one's items.
+    pub former_prefix: Option<[u8; PREFIX_LEN]>,
 }
 
 /// See the [module](self).
@@ -40,6 +44,8 @@ pub(crate) struct PoolRacks {
     places: Vec<Place>,
     /// What stands before a key in its note's name. Pools that share a directory have different ones.
     note_prefix: [u8; NOTE_PREFIX_LEN],
+    /// What stands before a key in its name at the former pool.
+    former_prefix: Option<[u8; PREFIX_LEN]>,
 }
 
 /// Where a site's commands go.
@@ -61,6 +67,7 @@ impl PoolRacks {
             racks: pools,
             directory,
             former,
+            former_prefix,
         } = sites;
         let place_of = |&(rack, pool): &(RackId, PoolId)| {
             let found = known.topology().get(rack);
@@ -92,6 +99,7 @@ impl PoolRacks {
                 .chain(former)
                 .collect(),
             note_prefix: note_prefix(name),
+            former_prefix,
         }
     }
 
@@ -147,11 +155,12 @@ impl PoolRacks {
         self.kind == Kind::Directory
     }
 
-    /// What a key is called at a site.
-    pub fn name(&self, site: Site, key: &[u8]) -> Vec<u8> {
+    /// What the item of a name is called at a site.
+    pub fn name(&self, site: Site, name: &[u8]) -> Vec<u8> {
         match site {
-            Site::Rack(_) | Site::Former => key.to_vec(),
-            Site::Directory => [&self.note_prefix, key].concat(),
+            Site::Rack(_) => name.to_vec(),
+            Site::Directory => [&self.note_prefix, taken_apart(name).1].concat(),
+            Site::Former => named(self.former_prefix, taken_apart(name).1),
         }
     }
 

@@ -14,6 +14,8 @@ use evenkeel_schemes::name::is_reserved;
 pub(crate) struct SteadyPool<'p> {
     servers: &'p MemcachedPool,
     ring: Option<SteadyRing<'p>>,
+    /// What stands before each key of a list in its name.
+    prefix: Option<&'p [u8; PREFIX_LEN]>,
 }
 
 /// Where such a key is.
@@ -27,8 +29,16 @@ pub(crate) struct KeyPlace<'p> {
 }
 
 impl<'p> SteadyPool<'p> {
-    pub fn new(servers: &'p MemcachedPool, ring: Option<SteadyRing<'p>>) -> Self {
-        SteadyPool { servers, ring }
+    pub fn new(
+        servers: &'p MemcachedPool,
+        ring: Option<SteadyRing<'p>>,
+        prefix: Option<&'p [u8; PREFIX_LEN]>,
+    ) -> Self {
+        SteadyPool {
+            servers,
+            ring,
+            prefix,
+        }
     }
 
     /// Where a key of an application is. `None` if it changes hands, or may have no name there.
@@ -36,11 +46,13 @@ impl<'p> SteadyPool<'p> {
     pub fn find(&self, key: &[u8]) -> Option<KeyPlace<'p>> {
         let Some(ring) = &self.ring else {
             let (to, hash) = self.servers.home_and_hash(key);
-            return Some(KeyPlace {
+            let place = KeyPlace {
                 to,
                 hash,
-                prefix: None,
-            });
+                prefix: self.prefix,
+            };
+            let can_have_name = self.prefix.is_none() || can_be_named(key);
+            return can_have_name.then_some(place);
         };
         let hash = self.servers.list().hashed(key).1;
         let (server, prefix) = ring.find(hash as u32)?;
@@ -54,9 +66,9 @@ impl<'p> SteadyPool<'p> {
 
     /// The same of a key by the name that servers know, which stands before it already.
     pub fn find_named(&self, name: &[u8]) -> Option<KeyPlace<'p>> {
-        let key = match self.ring {
-            Some(_) => taken_apart(name).1,
-            None => name,
+        let key = match self.ring.is_some() || self.prefix.is_some() {
+            true => taken_apart(name).1,
+            false => name,
         };
         let place = self.find(key)?;
         Some(KeyPlace {
@@ -64,4 +76,9 @@ impl<'p> SteadyPool<'p> {
             ..place
         })
     }
+}
+
+/// Whether the item of a key can have a name of ours: there is room for it, and it is no such name itself.
+fn can_be_named(key: &[u8]) -> bool {
+    PREFIX_LEN + key.len() <= KEY_LEN_MAX && !is_reserved(key)
 }

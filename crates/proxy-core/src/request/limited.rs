@@ -145,7 +145,7 @@ fn listed_place(core: &ProxyCore, key: &[u8]) -> Option<((PoolId, BackendId), u6
     }
     let way = core.routing.way(key, CommandClass::Get);
     let pool = way.plain_get()?;
-    if core.pools.is_adaptive(pool) {
+    if core.pools.is_adaptive(pool) || core.pools.is_named(pool) {
         return None;
     }
     let place = core.pools.steady(pool)?.find(key)?;

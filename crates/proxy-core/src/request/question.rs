@@ -56,7 +56,7 @@ pub(crate) fn ask_new(
     write: impl Fn(&mut Vec<u8>, &[u8]),
 ) {
     let stage = core.pools.stage(draft.pool, draft.key);
-    let mask = core.pools.unique_mask(draft.pool, draft.key);
+    let mask = core.pools.condition_mask(draft.pool, draft.key);
     let write = |out: &mut Vec<u8>, flags: &[u8]| {
         let start = out.len();
         write(out, flags);

@@ -72,7 +72,7 @@ counters! {
             requests_denied => counter, "Requests that a route refused.";
             keys_refused => counter, "Requests refused because a route made their key or their line too long, or left no key.";
             keys_reserved => counter, "Requests refused because their key begins with byte 0x01, in a pool that has items under such names of the proxy's.";
-            keys_unnamed => counter, "Requests refused because their key, of more than 235 bytes, is in a part of a ring that has moved: the names of its items have no room for it.";
+            keys_unnamed => counter, "Requests refused because the name of their key's item, in a pool that has names of its own, a part of a ring that has moved, or a directory, would be longer than 250 bytes: keys of 235 bytes fit everywhere.";
             flags_reserved => counter, "Stores refused because their client flags say that an item is the proxy's, in a pool that is warmed from another.";
             former_hits => counter, "Reads answered with what the former pool had, in a pool that is warmed from it.";
             former_deletes => counter, "Deletes at a former pool, each before a write here.";

@@ -28,10 +28,11 @@ pub(crate) fn ask_by_stage(core: &mut ProxyCore, now: Instant, mut question: Que
         return ask_at(core, now, question, Err(Failure::Former));
     };
     let awaits_switch = pool.awaits_switch() && !tag.is_read;
+    if pool.renames() {
+        call_by_present_name(pool, &mut question);
+    }
     let stage = match &pool.former {
-        // What its key is called depends on the stage.
         Some(_) if pool.settings.adaptive => {
-            call_by_present_name(pool, &mut question);
             let mut scratch = KeyScratch::default();
             let key = sent_key(&question.bytes);
             key.and_then(|key| pool.stage(key.decode(&mut scratch)))
@@ -94,7 +95,7 @@ fn shift_flags(question: &mut Question, more: isize) {
     }
 }
 
-/// The item of a question has another name since its slice has another generation, and its unique is shown as another.
+/// The item of a question has another name at another stage, and its unique is shown as another.
 fn call_by_present_name(pool: &Pool, question: &mut Question) {
     let mut scratch = KeyScratch::default();
     let Some(sent) = sent_key(&question.bytes) else {
@@ -104,7 +105,11 @@ fn call_by_present_name(pool: &Pool, question: &mut Question) {
     let Some(present) = pool.present_name(name) else {
         return;
     };
-    let mask = unique_mask(name) ^ unique_mask(&present);
+    // Between racks it is combined when it is asked.
+    let mask = match pool.racks {
+        None => unique_mask(name) ^ unique_mask(&present),
+        Some(_) => 0,
+    };
     let mut encoded = Vec::new();
     let text = match sent.base64 {
         true => {

@@ -30,6 +30,7 @@ use crate::warm::{self, fetched};
 use crate::worker::ProxyCore;
 use core::time::Duration;
 use evenkeel_protocol::{KEY_LEN_MAX, KeyScratch, MetaStatus, Reply, Request};
+use evenkeel_schemes::generation::taken_apart;
 use evenkeel_schemes::locality::holder::{
     Command, Heard, Kind, Machine, Next, Shown, Site, Sites, Wish,
 };
@@ -59,7 +60,7 @@ pub(crate) fn begin_asked(core: &mut ProxyCore, now: Instant, question: Question
     let Some(racks) = core.pools.racks(question.tag.pool).cloned() else {
         return fail(core, question, &Failure::Former);
     };
-    if racks.kind == Kind::Directory && key.len() + NOTE_PREFIX_LEN > KEY_LEN_MAX {
+    if racks.kind == Kind::Directory && !has_note(&key) {
         core.counts.stats.keys_unnamed += 1;
         return answer(core, &question, NO_NOTE);
     }
@@ -70,7 +71,7 @@ pub(crate) fn begin_asked(core: &mut ProxyCore, now: Instant, question: Question
     let (unique, learnt) = known.map(|known| (known.unique, known.learnt_on)).unzip();
     let stage = stage(core, question.tag.pool);
     let begun = Machine::of_asked(racks.kind, wish, racks.racks, unique, stage);
-    begin(core, now, begun, question, (key, learnt));
+    begin(core, (now, now), begun, question, (key, learnt));
 }
 
 /// How far a pool over racks is on its way from a former one.
@@ -108,10 +109,11 @@ pub(crate) fn goes_on(
         return false;
     }
     let question = core.backends.get_mut(id).and_then(|backend| {
+        let asked = backend.asked();
         let (question, _) = backend.awaited()?;
-        Some(question.to_vec())
+        Some((question.to_vec(), asked.unwrap_or(Instant(0))))
     });
-    let Some(bytes) = question else {
+    let Some((bytes, asked)) = question else {
         return false;
     };
     let mut scratch = KeyScratch::default();
@@ -124,7 +126,7 @@ pub(crate) fn goes_on(
         bytes,
         progress: Progress::Nothing,
     };
-    begin_read(core, now, question, key, found);
+    begin_read(core, (now, asked), question, key, found);
     true
 }
 
@@ -153,15 +155,20 @@ pub(crate) fn go_on_with_met(core: &mut ProxyCore, now: Instant) {
             bytes: get(&key),
             progress: Progress::Nothing,
         };
-        begin_read(core, now, question, key, found);
+        begin_read(core, (now, now), question, key, found);
         release(core, now, client);
     }
 }
 
-/// A read has found this at its own place.
+/// Whether a directory has room for the note of an item with this name.
+fn has_note(name: &[u8]) -> bool {
+    taken_apart(name).1.len() + NOTE_PREFIX_LEN <= KEY_LEN_MAX
+}
+
+/// A read has found this at its own place, which was asked at that time.
 fn begin_read(
     core: &mut ProxyCore,
-    now: Instant,
+    (now, asked): (Instant, Instant),
     question: Question,
     key: Box<[u8]>,
     found: Heard,
@@ -171,20 +178,19 @@ fn begin_read(
     };
     let is_locked = matches!(found, Heard::Lock(_));
     core.counts.stats.crossing_locks_met += u64::from(is_locked);
-    let has_no_note = key.len() + NOTE_PREFIX_LEN > KEY_LEN_MAX;
-    if racks.kind == Kind::Directory && has_no_note {
+    if racks.kind == Kind::Directory && !has_note(&key) {
         // Nobody has stored it either.
         return show_without(core, &question, false);
     }
     let stage = stage(core, question.tag.pool);
     let begun = Machine::of_read(racks.kind, racks.racks, found, stage);
-    begin(core, now, begun, question, (key, None));
+    begin(core, (now, asked), begun, question, (key, None));
 }
 
 /// Begins, unless there are too many: then its request has failed. The unique of its own item may have been learnt on a connection.
 fn begin(
     core: &mut ProxyCore,
-    now: Instant,
+    (now, begun): (Instant, Instant),
     (machine, next): (Machine, Next),
     question: Question,
     (key, learnt_on): (Box<[u8]>, Option<(BackendId, u64)>),
@@ -212,7 +218,7 @@ fn begin(
         question,
         (key, version),
         holds_back,
-        (now, give_up),
+        (begun, now, give_up),
     );
     crossing.learn(own, learnt_on);
     let id = core.crossings.insert(crossing);

@@ -1,16 +1,30 @@
-//! Steps of commands that were carried out between the racks of another pool: whose steps they are hears what they have come to.
+//! Commands that take several steps go on; among them those whose steps are commands between the racks of another pool.
 
 use crate::crossings::CrossingId;
 use crate::failure::Failure;
 use crate::pipe::in_flight::{Progress, Question};
 use crate::under_way::crossed::with_parsed;
+use crate::under_way::crossing::go_on_with_crossings;
 use crate::under_way::fail::fail;
+use crate::under_way::operation::go_on_with_failed;
 use crate::under_way::{crossing, operation};
 use crate::worker::ProxyCore;
 use evenkeel_types::Instant;
 
-/// Tells what such steps have come to.
-pub(crate) fn go_on_with_inner(core: &mut ProxyCore, now: Instant) {
+/// Tells commands what their steps have come to that no server has answered, until none has anything to hear: what one comes to may be another's step.
+pub(crate) fn go_on_with_steps(core: &mut ProxyCore, now: Instant) {
+    loop {
+        go_on_with_failed(core, now);
+        go_on_with_crossings(core, now);
+        go_on_with_inner(core, now);
+        if !core.operations.has_failed() && !core.crossings.has_more_to_hear() {
+            return;
+        }
+    }
+}
+
+/// Tells commands what those of their steps have come to that were carried out between racks.
+fn go_on_with_inner(core: &mut ProxyCore, now: Instant) {
     while let Some((tag, raw)) = core.crossings.pop_step() {
         let heard = with_parsed(&raw, |reply| match CrossingId::of_step(&tag) {
             Some(_) => crossing::step_answered(core, now, None, &tag, (reply, &raw)),

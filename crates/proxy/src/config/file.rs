@@ -6,6 +6,7 @@ use super::architecture::{architecture, directory};
 use super::bundles::copies;
 use super::diagnostic::{Problem, Rejection, did_you_mean};
 use super::front::{FRONT_KEYS, Front, front};
+use super::generation::generation;
 use super::hot_keys::hot_keys;
 use super::others::{Led, Others, check_led, failover, leader, warm_from};
 use super::pools::{HoldingPlan, PoolPlan};
@@ -73,6 +74,7 @@ const POOL_KEYS: &[&str] = &[
     "hash",
     "hash_tag",
     "start",
+    "generation",
     "coordinator",
     "cluster",
     "connect_timeout",
@@ -395,6 +397,7 @@ fn pool(
     let tls = tls(reader, section);
     let servers = servers(reader, name, section, racks)?;
     let ring = ring(reader, section, &servers);
+    let name_prefix = generation(reader, name, section, &servers);
     let copies = copies(reader, section, &servers);
     let architecture = architecture(reader, section, &servers, racks);
     let directory = directory(reader, section);
@@ -414,6 +417,7 @@ fn pool(
         tls,
         settings: PoolSettings {
             adaptive: ring.is_some(),
+            name_prefix,
             ..settings
         },
         ring,

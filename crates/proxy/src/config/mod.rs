@@ -7,6 +7,7 @@ mod bundles;
 mod diagnostic;
 mod file;
 mod front;
+mod generation;
 mod held;
 mod hot_keys;
 mod others;

@@ -143,7 +143,7 @@ fn check_former(
             reader.fail(span, what);
         } else if let Some(server) = plan(of).and_then(|pool| shared_by_racks(pool, former)) {
             let what = format!(
-                "{server} is a server of both pools: between racks an item of \"{of}\" and one of \"{name}\" would be in each other's way there"
+                "{server} is a server of both pools, where an item of \"{of}\" would have the name of one of \"{name}\": give \"{of}\" a generation of its own"
             );
             reader.fail(span, what);
         } else if former.settings.warm_from.is_some() {
@@ -165,8 +165,11 @@ fn shared_by_racks(pool: &PoolPlan, former: &PoolPlan) -> Option<String> {
         theirs.any(|it| it.host == server.host && it.port == server.port)
     };
     let moves = pool.holding.is_some() || former.holding.is_some();
+    let have_one_name = pool.settings.name_prefix == former.settings.name_prefix;
     let shared = own.servers().iter().find(is_theirs);
-    shared.filter(|_| moves).map(Server::identity)
+    shared
+        .filter(|_| moves && have_one_name)
+        .map(Server::identity)
 }
 
 /// A gutter is another pool of any memcached servers.

@@ -131,12 +131,9 @@ fn larger_scopes() {
             },
             Scope {
                 ops: 3,
-                stages: (Stage::Warming, Stage::Warming),
-                ..SCOPE
-            },
-            Scope {
-                ops: 3,
                 kinds: GET_SET_DELETE,
+                evictions: 0,
+                stages: (Stage::Warming, Stage::Warming),
                 ..SCOPE
             },
             Scope {

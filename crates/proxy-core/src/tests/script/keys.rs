@@ -8,8 +8,8 @@ use evenkeel_protocol::base64;
 use evenkeel_schemes::copies;
 use evenkeel_schemes::generation::name_prefix;
 use evenkeel_schemes::locality::topology::Rack;
-use evenkeel_schemes::stage::FORMER_UNIQUES;
 use evenkeel_schemes::mark;
+use evenkeel_schemes::stage::FORMER_UNIQUES;
 
 /// What names a ring in the names of its items: `{g2:k}` is what the item of `k` is called in generation 2, `{g2:k1}` that of `{k1}`.
 pub const INCARNATION: u64 = 7;

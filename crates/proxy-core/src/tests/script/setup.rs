@@ -15,17 +15,18 @@
 //! ```
 //!
 //! Options of the first pool, or of the pool that they stand with: `on_down=error`, `allow_flush`, `flush_on_return`, `collapse=off`,
-//! `failover=next` or `=POOL`, `warm_from=POOL`, `warm_fill=off`, `follows`, `adaptive`, `observe=COPIES`, `copies=COPIES` (`loose_copies`: a write is answered though a copy may be left), behind it `near=SERVER` (each server in a rack of its own, the
+//! `failover=next` or `=POOL`, `warm_from=POOL`, `warm_fill=off`, `follows`, `adaptive`, `generation=N` (of the names of its items; `{gN:k}`), `observe=COPIES`, `copies=COPIES` (`loose_copies`: a write is answered though a copy may be left), behind it `near=SERVER` (each server in a rack of its own, the
 //! proxy in that of this one), `request_timeout=MS`, `login=NAME:PASSWORD`; of the proxy `version=TEXT`, `limit_keys`, `auth=text:NAME:PASSWORD` or
 //! `auth=sasl:…`; of a route `reads`, `writes`, `read_only`, `strip`, `add=PREFIX`, `ttl=MIN..MAX`, `limit=50%,5ms`.
 //!
 //! Later `now` goes before what changes: `now list s2 s3`, `now allow_flush`.
 
-use super::keys::{Keys, rack_named};
+use super::keys::{INCARNATION, Keys, rack_named};
 use crate::tests::world::{SOURCE, World, map, memcached};
 use crate::*;
 use core::time::Duration;
 use evenkeel_protocol::auth::{AuthMode, Credentials};
+use evenkeel_schemes::generation::name_prefix;
 use evenkeel_schemes::locality::topology::{Rack, Topology};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -168,6 +169,9 @@ fn set(config: &mut ProxyConfig, pool: usize, option: &str) -> Result<(), String
         ("collapse", "on") => settings.collapse = true,
         ("collapse", "off") => settings.collapse = false,
         ("failover", "next") => settings.failover = Failover::Next,
+        ("generation", _) => {
+            settings.name_prefix = name_prefix(INCARNATION, number()?.into());
+        }
         ("warm_fill", "off") => settings.warm_fill = false,
         ("follows", "") => settings.follows = Some(SOURCE),
         ("adaptive", "") => {

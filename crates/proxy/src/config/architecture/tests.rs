@@ -210,7 +210,7 @@ fn a_directory_is_a_pool_whose_keys_stay_and_a_pool_over_racks_stands_in_for_non
         (
             held,
             "servers = [\"h1\"]\nwarm_from = \"p\"\n",
-            "h1 is a server of both pools: between racks an item of \"d\" and one of \"p\" would be in each other's way there",
+            "h1 is a server of both pools, where an item of \"d\" would have the name of one of \"p\": give \"d\" a generation of its own",
         ),
         (
             "architecture = \"snoop\"\nwarm_from = \"d\"\n",
@@ -222,6 +222,60 @@ fn a_directory_is_a_pool_whose_keys_stay_and_a_pool_over_racks_stands_in_for_non
         let said = read_text(&text, &["--rack", "a"]).expect_err(other);
         assert!(said.contains(message), "{other}\nis said to be\n{said}");
     }
+}
+
+/// At the same servers an architecture takes the place of another one where its items have names of their own.
+#[test]
+fn a_generation_is_names_of_a_pools_own() {
+    let of = |more: &str| {
+        let own = "architecture = \"snoop\"\nwarm_from = \"d\"\n".to_owned() + more;
+        let other = "servers = [\"h0\", \"h1\"]\n";
+        let text = pool(&["a", "b"], &own) + "[pools.d]\n" + other + "[[routes]]\npool = \"p\"\n";
+        read_text(&text, &["--rack", "a"])
+    };
+    let settings = of("generation = 7\n").expect("names of its own");
+    let prefix = |at: usize| settings.pools[at].settings.name_prefix;
+    let by_name = |name: &str| settings.pools.iter().position(|pool| &*pool.name == name);
+    let (own, other) = (by_name("p").expect("p"), by_name("d").expect("d"));
+    let own = prefix(own).expect("a prefix");
+    assert_eq!((own[0], own[1], prefix(other)), (1, b'g', None));
+    let eighth = of("generation = 8\n").expect("others").pools[0]
+        .settings
+        .name_prefix;
+    assert!(eighth.is_some_and(|eighth| eighth != own));
+    let said = of("generation = 0\n").expect_err("those of all");
+    assert!(said.contains("h0 is a server of both pools"), "{said}");
+    let said = of("generation = 16777216\n").expect_err("there are no such names");
+    assert!(said.contains("generation"), "{said}");
+}
+
+#[test]
+fn what_has_other_names_does_not_go_with_a_generation() {
+    for (more, message) in [
+        (
+            "failover = \"next\"",
+            "failover does not go with generation: not built",
+        ),
+        (
+            "hot_keys = \"on\"",
+            "hot_keys does not go with generation: not built",
+        ),
+        (
+            "distribution = \"adaptive\"\npool_coordinator = \"c\"",
+            "distribution = \"adaptive\" does not go with generation: its items have other names",
+        ),
+        (
+            "architecture = \"sdr\"\npool_coordinator = \"c\"",
+            "architecture = \"sdr\" does not go with generation: its items have other names",
+        ),
+    ] {
+        let text = pool(&["a", "b"], &format!("generation = 1\n{more}\n"));
+        let said = read_text(&text, &[]).expect_err(more);
+        assert!(said.contains(message), "{more}\nis said to be\n{said}");
+    }
+    let said = read_text("[pools.p]\ncoordinator = \"c\"\ngeneration = 1\n", &[]);
+    let message = "generation goes with a pool of memcached servers";
+    assert!(said.expect_err("a cluster").contains(message));
 }
 
 #[test]

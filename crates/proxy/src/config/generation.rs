@@ -1,0 +1,45 @@
+//! Names of a pool's own for its items, so that what others have at the same servers is not in their way.
+
+use super::pools::PoolServers;
+use super::reader::{Reader, Section};
+use evenkeel_schemes::generation::{GENERATION_MAX, PREFIX_LEN, name_prefix};
+use evenkeel_types::KeyHash;
+
+/// What it is called.
+const GENERATION: &str = "generation";
+
+/// What else puts items of ours elsewhere, or has names of its own.
+const REFUSED: [&str; 6] = [
+    "failover", "gutter", "hot_keys", "bundle", "copies", "start",
+];
+
+/// What stands before the keys of a pool in the names of its items: nothing in generation 0.
+pub fn generation(
+    reader: &mut Reader,
+    pool: &str,
+    section: &Section<'_>,
+    servers: &PoolServers,
+) -> Option<[u8; PREFIX_LEN]> {
+    if !section.has(GENERATION) {
+        return None;
+    }
+    let generation = reader.number(section, GENERATION, 0..=GENERATION_MAX)?;
+    if matches!(servers, PoolServers::Evenkeel(_)) {
+        let what = "generation goes with a pool of memcached servers";
+        reader.fail(section.place_of(GENERATION), what);
+    }
+    for key in REFUSED.into_iter().filter(|key| section.has(key)) {
+        let what = format!("{key} does not go with generation: not built");
+        reader.fail(section.place_of(key), what);
+    }
+    for (key, value) in [("distribution", "adaptive"), ("architecture", "sdr")] {
+        if section.text_of(key) == Some(value) {
+            let what = format!(
+                "{key} = \"{value}\" does not go with generation: its items have other names"
+            );
+            reader.fail(section.place_of(GENERATION), what);
+        }
+    }
+    // Pools of other names have other ones in the same generation.
+    name_prefix(KeyHash::of(pool.as_bytes()).0, generation.value)
+}
