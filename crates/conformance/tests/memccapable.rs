@@ -171,13 +171,21 @@ fn proxy_in_front_of_servers_as_if_they_were_memcached_passes() {
     });
 }
 
-/// From two racks one after the other: what the first has left is moved.
+/// From two racks one after the other: what the first has left is moved. And while one architecture takes the place of another.
 #[test]
 fn proxies_of_racks_pass() {
     thread::scope(|scope| {
-        for architecture in [Architecture::Sds, Architecture::Snoop, Architecture::Dir] {
+        use Architecture::{Dir, Sds, Snoop};
+        for (former, architecture) in [
+            (None, Sds),
+            (None, Snoop),
+            (None, Dir),
+            (Some(Sds), Snoop),
+            (Some(Snoop), Sds),
+        ] {
             scope.spawn(move || {
                 let racks = Racks::start(&RacksOptions {
+                    former,
                     architecture,
                     ..RacksOptions::default()
                 });

@@ -40,7 +40,9 @@ pub struct RacksOptions {
     pub flags: Vec<String>,
     /// How items are found.
     pub architecture: Architecture,
-    /// Further lines of both pools.
+    /// How the pool finds its items that this one is warmed from, at the same servers.
+    pub former: Option<Architecture>,
+    /// Further lines of all pools.
     pub lines: String,
     /// Worker threads of a proxy.
     pub threads: usize,
@@ -55,6 +57,7 @@ impl Default for RacksOptions {
             directories: 1,
             flags: Vec::new(),
             architecture: Architecture::Snoop,
+            former: None,
             lines: String::from("connect_timeout = \"30s\"\nrequest_timeout = \"50s\"\n"),
             threads: 1,
         }
@@ -94,12 +97,19 @@ impl Racks {
         let rack_of = |at: usize| name(at / options.servers).to_string();
         let names = (0..options.racks).map(|rack| format!("[topology.racks.{}]\n", name(rack)));
         let lines = &options.lines;
+        let places = listed(&servers, rack_of);
+        let (former, change) = match options.former {
+            None => (String::new(), ""),
+            Some(former) => (
+                format!("[pools.old]\n{places}{lines}{}", former.lines()),
+                "generation = 1\nwarm_from = \"old\"\n",
+            ),
+        };
         let text = format!(
             "{}[topology.racks.core]\ncentral = true\n[proxy]\nthreads = {}\n\
-             [pools.main]\n{}allow_flush = true\n{lines}{}[pools.notes]\n{}{lines}[[routes]]\npool = \"main\"\n",
+             {former}[pools.main]\n{places}allow_flush = true\n{lines}{change}{}[pools.notes]\n{}{lines}[[routes]]\npool = \"main\"\n",
             names.collect::<String>(),
             options.threads,
-            listed(&servers, rack_of),
             options.architecture.lines(),
             listed(&directory, |_| "core".to_owned()),
         );

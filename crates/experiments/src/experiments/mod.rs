@@ -63,6 +63,7 @@ pub const ALL: &[Experiment] = &[
     locality::FIGURE_6,
     locality::FIGURE_11,
     locality::MEANS,
+    locality::SWITCH,
     agreement::AGREEMENT,
     spore::TARGETS,
     mbal::TARGETS,

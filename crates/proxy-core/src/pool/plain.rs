@@ -83,8 +83,8 @@ impl MemcachedPool {
 
     /// The key by which an item is dealt out that servers know by this.
     #[inline]
-    fn key_of<'k>(&self, name: &'k [u8]) -> &'k [u8] {
-        match self.is_named {
+    pub fn key_of<'k>(&self, name: &'k [u8]) -> &'k [u8] {
+        match self.is_named || self.ring.is_some() {
             true => taken_apart(name).1,
             false => name,
         }

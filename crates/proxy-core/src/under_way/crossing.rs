@@ -20,6 +20,7 @@ use crate::made::Made;
 use crate::own_uniques::OwnUnique;
 use crate::pipe::backend::Backend;
 use crate::pipe::in_flight::{Ask, Asker, Progress, Question, Tag};
+use crate::pool::pools::Pools;
 use crate::pool::racks::NOTE_PREFIX_LEN;
 use crate::show::Unfit;
 use crate::under_way::again::ask_at;
@@ -69,14 +70,14 @@ pub(crate) fn begin_asked(core: &mut ProxyCore, now: Instant, question: Question
         _ => None,
     };
     let (unique, learnt) = known.map(|known| (known.unique, known.learnt_on)).unzip();
-    let stage = stage(core, question.tag.pool);
+    let stage = stage(&core.pools, question.tag.pool);
     let begun = Machine::of_asked(racks.kind, wish, racks.racks, unique, stage);
     begin(core, (now, now), begun, question, (key, learnt));
 }
 
 /// How far a pool over racks is on its way from a former one.
-fn stage(core: &ProxyCore, pool: PoolId) -> Stage {
-    core.pools.stage_of_some(pool).unwrap_or(Stage::Done)
+fn stage(pools: &Pools, pool: PoolId) -> Stage {
+    pools.stage_of_some(pool).unwrap_or(Stage::Done)
 }
 
 /// The key of an `mg`.
@@ -182,7 +183,7 @@ fn begin_read(
         // Nobody has stored it either.
         return show_without(core, &question, false);
     }
-    let stage = stage(core, question.tag.pool);
+    let stage = stage(&core.pools, question.tag.pool);
     let begun = Machine::of_read(racks.kind, racks.racks, found, stage);
     begin(core, (now, asked), begun, question, (key, None));
 }
@@ -418,8 +419,7 @@ fn go_on(core: &mut ProxyCore, now: Instant, id: CrossingId, mut next: Next) {
         return core.crossings.remove(id);
     };
     let racks = &crossing.racks;
-    let stage = core.pools.stage_of_some(crossing.question.tag.pool);
-    let stage = stage.unwrap_or(Stage::Done);
+    let stage = stage(&core.pools, crossing.question.tag.pool);
     let (machine, next) = Machine::of_asked(racks.kind, wish, racks.racks, None, stage);
     crossing.machine = machine;
     go_on(core, now, id, next);
@@ -453,14 +453,16 @@ fn ask_at_site(
     command: Command,
     site: Site,
 ) -> Option<Heard> {
-    let nonce = core.random.u64();
     let crossing = core.crossings.get_mut(id)?;
     if now >= crossing.give_up && !crossing.is_told {
         return Some(Heard::Failed);
     }
     crossing.ask(site, command);
     let racks = &crossing.racks;
-    let pool = racks.pool_of(site)?;
+    // The former pool may have been taken out of the configuration meanwhile.
+    let Some(pool) = racks.pool_of(site) else {
+        return Some(Heard::Failed);
+    };
     let name = racks.name(site, &crossing.key);
     let (target, _) = core.pools.place(pool, &name);
     if command.is_bound() {
@@ -473,51 +475,15 @@ fn ask_at_site(
         }
     }
     let asked = crossing.question.tag;
-    let wish = crossing.machine.wish();
-    let bringing = bringing(command, wish);
-    let (bytes, ask) = match (bringing, command) {
-        (Some(bringing), _) => {
-            let words = warm::Words {
-                key: &name,
-                fetched: crossing.fetched.as_ref(),
-                route: b"",
-                nonce,
-                unix: core.unix,
-                is_fill: false,
-            };
-            let mut bytes = Vec::with_capacity(words.len_max());
-            words.compose(bringing, &mut bytes);
-            (bytes, Ask::Single)
-        }
-        (None, Command::Own(condition)) => {
-            let mask = racks.unique_mask(site);
-            own(&crossing.question, wish, condition, mask)
-        }
-        (None, _) => {
-            let words = Words {
-                name: &name,
-                nonce,
-                token: match command {
-                    Command::Note(rack, _) => racks.token(rack),
-                    _ => 0,
-                },
-                // A set replaces whatever mark is at its own place.
-                reads_notes: match site {
-                    Site::Rack(_) => wish != Wish::Set,
-                    Site::Directory => true,
-                    Site::Former => core.pools.racks(pool).is_some(),
-                },
-            };
-            (words.compose(command), Ask::Single)
-        }
-    };
+    let is_brought = bringing(command, crossing.machine.wish()).is_some();
+    let (bytes, ask) = words(core, id, (command, site), &name)?;
     let is_own = matches!(command, Command::Own(_));
     let give_up = now + core.pools.get(pool)?.settings.request_timeout;
     let tag = Tag {
         ask,
         is_read: match command {
             Command::Look | Command::Fetch => true,
-            Command::Own(_) => asked.is_read && bringing.is_none(),
+            Command::Own(_) => asked.is_read && !is_brought,
             _ => false,
         },
         is_bound: command.is_bound(),
@@ -537,4 +503,52 @@ fn ask_at_site(
         None => ask_at(core, now, question, target),
     }
     None
+}
+
+/// The words of a command at a site, where the item has this name; and how it is answered.
+fn words(
+    core: &mut ProxyCore,
+    id: CrossingId,
+    (command, site): (Command, Site),
+    name: &[u8],
+) -> Option<(Vec<u8>, Ask)> {
+    let nonce = core.random.u64();
+    let crossing = core.crossings.get(id)?;
+    let racks = &crossing.racks;
+    let wish = crossing.machine.wish();
+    if let Some(step) = bringing(command, wish) {
+        let words = warm::Words {
+            key: name,
+            fetched: crossing.fetched.as_ref(),
+            route: b"",
+            nonce,
+            unix: core.unix,
+            is_fill: false,
+        };
+        let mut bytes = Vec::with_capacity(words.len_max());
+        words.compose(step, &mut bytes);
+        return Some((bytes, Ask::Single));
+    }
+    if let Command::Own(condition) = command {
+        let mask = racks.unique_mask(site);
+        return Some(own(&crossing.question, wish, condition, mask));
+    }
+    let words = Words {
+        name,
+        nonce,
+        token: match command {
+            Command::Note(rack, _) => racks.token(rack),
+            _ => 0,
+        },
+        reads_notes: match site {
+            // A set replaces whatever mark is at its own place.
+            Site::Rack(_) => wish != Wish::Set,
+            Site::Directory => true,
+            Site::Former => {
+                let pool = racks.pool_of(site)?;
+                core.pools.racks(pool).is_some()
+            }
+        },
+    };
+    Some((words.compose(command), Ask::Single))
 }

@@ -13,7 +13,6 @@ use crate::pool::Pool;
 use crate::profile::{Asked, Class, Heard, NoteId, Profiler, lifetime};
 use crate::worker::ProxyCore;
 use evenkeel_profile::{Flags, NO_RACK};
-use evenkeel_schemes::generation::taken_apart;
 use evenkeel_schemes::locality::topology::RackId;
 use evenkeel_types::KeyHash;
 
@@ -137,10 +136,7 @@ fn note_placed(core: &mut ProxyCore, placing: &Placing<'_>) -> NoteId {
     };
     let pool = core.pools.get(placing.pool);
     let servers = pool.and_then(Pool::list);
-    let key = match servers.and_then(|servers| servers.ring()) {
-        Some(_) => taken_apart(placing.key).1,
-        None => placing.key,
-    };
+    let key = servers.map_or(placing.key, |servers| servers.key_of(placing.key));
     let hash = placing.hash.unwrap_or_else(|| match servers {
         Some(servers) => servers.list().hashed(key).1,
         None => KeyHash::of(key).0,

@@ -1,9 +1,10 @@
 //! One key, its commands, and the stages that go by.
 
+use crate::frame::{Doing, Frame, place_of, racks_of, site_of};
 use crate::register::{Kind, Register, Told, value_of};
 use crate::servers::{Ask, Came, For, Layer, Place, RACKS, Servers, rack_id};
 use crate::world;
-use evenkeel_schemes::locality::holder::{self, Command, Heard, Machine, Racks, Shown, Site, Wish};
+use evenkeel_schemes::locality::holder::{self, Command, Heard, Machine, Shown, Site};
 use evenkeel_schemes::stage::Stage;
 use evenkeel_schemes::warm::{self, Warming};
 
@@ -21,6 +22,8 @@ pub struct Scope {
     pub given_up: u8,
     /// Nothing is lost or missed, unless an item was evicted or another command was under way beside.
     pub strict: bool,
+    /// A note in the new directory names the second rack, whose item was evicted: one that was brought there by a read.
+    pub dangles: bool,
     /// The first stage and the last.
     pub stages: (Stage, Stage),
     pub fault: Option<Fault>,
@@ -32,8 +35,10 @@ pub enum Fault {
     FormerIsNotCleared,
     /// Of the former architecture the own place is cleared and no other.
     OwnPlaceIsCleared,
-    /// A fill fetches before its lock and notes stand.
+    /// A fill fetches before its lock stands.
     FetchesFirst,
+    /// A fill fetches when its lock stands, and not what others are told of it.
+    FetchesBehindLock,
     FillIgnoresUnique,
     /// Items of an earlier time, in which the pool was by the new architecture, have the names that items get.
     NamesAreUsedAgain,
@@ -42,31 +47,6 @@ pub enum Fault {
     ClosingDoesNotClear,
     CommandsAreNotAwaited,
     TwoStagesApart,
-}
-
-/// What a command waits for: the answers to what it asks of one architecture, with what came before.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Frame {
-    layer: usize,
-    kind: Kind,
-    /// By which it goes there.
-    stage: Stage,
-    doing: Doing,
-    asked: Vec<(Place, Ask)>,
-    /// By place, in which of its lives a unique was learnt there.
-    lives: Vec<(Place, u8)>,
-    /// What was fetched.
-    filled: Option<u8>,
-    /// What an increment has been told it made.
-    made: Option<u8>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Doing {
-    /// One request, or the first of a read.
-    Single,
-    Racks(Machine),
-    Warm(Warming),
 }
 
 /// A command that is under way. Of its frames the last one goes on; each other waits for what the next one comes to.
@@ -119,99 +99,10 @@ pub struct Key {
     is_lossy: bool,
 }
 
-fn racks_of(rack: usize) -> Racks {
-    Racks::new(rack_id(rack), (0..RACKS).map(rack_id))
-}
-
-/// Where a site of an architecture is.
-fn place_of(layer: usize, site: Site) -> Place {
-    let site = match site {
-        Site::Rack(rack) => rack.index(),
-        Site::Directory => RACKS,
-        Site::Former => unreachable!("it is no place"),
-    };
-    Place { layer, site }
-}
-
-fn site_of(place: Place) -> Site {
-    match place.site {
-        RACKS => Site::Directory,
-        rack => Site::Rack(rack_id(rack)),
-    }
-}
-
-impl Frame {
-    /// A command that an architecture carries out by itself.
-    fn new(
-        layer: usize,
-        kind: Kind,
-        rack: usize,
-        stage: Stage,
-        scope: &Scope,
-    ) -> (Self, holder::Next) {
-        let mut frame = Frame {
-            layer,
-            kind,
-            stage,
-            doing: Doing::Single,
-            asked: Vec::new(),
-            lives: Vec::new(),
-            filled: None,
-            made: None,
-        };
-        let own = |ask| (place_of(layer, Site::Rack(rack_id(rack))), ask);
-        let mut next = holder::Next::default();
-        match scope.layers[layer] {
-            Layer::Plain => {
-                let place = place_of(layer, Site::Rack(rack_id(0)));
-                frame.asked.push((place, Ask::Plain(kind)));
-            }
-            Layer::Racks(_) if kind.reads() => {
-                frame.asked.push(own(Ask::Racks(Command::Own(None))));
-            }
-            Layer::Racks(protocol) => {
-                let wish = match kind {
-                    Kind::Set => Wish::Set,
-                    Kind::Add => Wish::Add,
-                    Kind::Delete => Wish::Delete,
-                    _ => Wish::Change,
-                };
-                let begun = Machine::of_asked(protocol, wish, racks_of(rack), None, stage);
-                frame.doing = Doing::Racks(begun.0);
-                next = begun.1;
-            }
-        }
-        (frame, next)
-    }
-
-    fn life(&self, place: Place) -> u8 {
-        let known = self.lives.iter().find(|(at, _)| *at == place);
-        known.map_or(0, |(_, life)| *life)
-    }
-
-    fn learn(&mut self, place: Place, life: u8) {
-        self.lives.retain(|(at, _)| *at != place);
-        self.lives.push((place, life));
-    }
-
-    fn by(&self, op: usize) -> For {
-        let fills = match &self.doing {
-            Doing::Racks(machine) => machine.wish() == Wish::Fill,
-            Doing::Warm(_) => true,
-            Doing::Single => false,
-        };
-        For {
-            op,
-            kind: self.kind,
-            filled: self.filled.filter(|_| fills),
-        }
-    }
-}
-
 impl Key {
     pub fn new(scope: &Scope) -> Self {
         Key {
-            servers: Servers::new(scope.layers[0], scope.fault),
+            servers: Servers::new(scope),
             stage: scope.stages.0,
             running: Vec::new(),
             late: Vec::new(),
@@ -290,6 +181,10 @@ impl Key {
             (true, _) => Came::Warm(warm::Heard::Refused, Told::Unknown),
             (false, ask) => self.servers.carry_out(place, ask, by, scope.fault),
         };
+        if let (Some(Fault::FetchesBehindLock), Ask::Racks(Command::Lock)) = (scope.fault, ask) {
+            let former = place_of(0, Site::Rack(rack_id(0)));
+            self.top(at).filled = self.servers.value(former);
+        }
         let life = self.servers.life(place);
         let is_empty = !self.servers.has(place);
         // Who is told of the answer goes by the stage in which its proxy is by then.
@@ -385,7 +280,9 @@ impl Key {
                 self.hear_of_former(at, Told::Done, scope)
             }
             Command::Delete(_) => self.enter(at, 0, Kind::Delete, Stage::Done, scope),
-            Command::Fetch if fault == Some(Fault::FetchesFirst) => {
+            Command::Fetch
+                if matches!(fault, Some(Fault::FetchesFirst | Fault::FetchesBehindLock)) =>
+            {
                 let told = self.top(at).filled.map_or(Told::Nothing, Told::Value);
                 self.hear_of_former(at, told, scope)
             }

@@ -13,6 +13,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod frame;
 mod key;
 #[path = "../common/register.rs"]
 mod register;
@@ -55,6 +56,7 @@ const SCOPE: Scope = Scope {
     restarts: 0,
     given_up: 0,
     strict: false,
+    dangles: false,
     stages: (Stage::Former, Stage::Done),
     fault: None,
 };
@@ -189,6 +191,15 @@ fn every_broken_rule_is_found() {
             (PLAIN, DIRECTORY),
             Fault::FetchesFirst,
             warming(get_set_get),
+        ),
+        (
+            (PLAIN, DIRECTORY),
+            Fault::FetchesBehindLock,
+            Scope {
+                dangles: true,
+                evictions: 0,
+                ..warming(get_delete_get)
+            },
         ),
         (
             (PLAIN, SNOOP),

@@ -1,6 +1,6 @@
 //! The places of both architectures: what they have, and what they do when they are asked.
 
-use crate::key::Fault;
+use crate::key::{Fault, Scope};
 use crate::register::{INITIAL, Kind, Told, value_of};
 use evenkeel_schemes::locality::holder::{Command, Heard, Kind as Protocol, Over};
 use evenkeel_schemes::locality::topology::RackId;
@@ -113,18 +113,22 @@ impl Place {
 
 impl Servers {
     /// The item is where the first architecture has it.
-    pub fn new(layer: Layer, fault: Option<Fault>) -> Self {
+    pub fn new(scope: &Scope) -> Self {
         let mut servers = Servers(Default::default());
         let at = |site| Place { layer: 0, site };
         servers.put(at(0), Content::Value(INITIAL));
-        let noted = match layer {
+        let noted = match scope.layers[0] {
             Layer::Plain => 0..0,
             Layer::Racks(Protocol::Snoop) => 1..RACKS,
             Layer::Racks(Protocol::Directory) => RACKS..PLACES,
         };
         noted.for_each(|site| _ = servers.put(at(site), Content::Note(0)));
-        if fault == Some(Fault::NamesAreUsedAgain) {
-            servers.put(Place { layer: 1, site: 0 }, Content::Value(0));
+        let new = |site| Place { layer: 1, site };
+        if scope.fault == Some(Fault::NamesAreUsedAgain) {
+            servers.put(new(0), Content::Value(0));
+        }
+        if scope.dangles {
+            servers.put(new(RACKS), Content::Note(1));
         }
         servers
     }
@@ -135,6 +139,13 @@ impl Servers {
 
     pub fn has(&self, place: Place) -> bool {
         self.slot(place).is_some()
+    }
+
+    pub fn value(&self, place: Place) -> Option<u8> {
+        match self.slot(place) {
+            Some((Content::Value(value), _)) => Some(value),
+            _ => None,
+        }
     }
 
     pub fn has_lock(&self, place: Place) -> bool {
@@ -199,10 +210,7 @@ impl Servers {
         let own = Content::Value(value_of(op));
         let slot = self.slot(place);
         let fits = condition.is_none_or(|unique| slot.is_some_and(|(_, there)| there == unique));
-        let value = match slot {
-            Some((Content::Value(value), _)) => Some(value),
-            _ => None,
-        };
+        let value = self.value(place);
         match (kind, slot) {
             (Kind::Set, _) | (Kind::Add, None) => (Heard::Done(self.put(place, own)), Told::Done),
             (Kind::Delete, None) => (Heard::Nothing, Told::Done),

@@ -5,17 +5,21 @@
 //! ```
 //!
 //! All proxies know the same servers by the same names, each by paths of its own. The relay is a thread of this process, which counts what passes
-//! it. Where items have copies, a coordinator has switched them on.
+//! it. Where items have copies, a coordinator has switched them on. A pool may take the place of another one at the same servers.
 
 use super::super::copies::switch_on;
-use anyhow::Context;
+use crate::fleet::api_of;
+use anyhow::{Context, ensure};
 use evenkeel_bench::process::{Server, allowed_cores};
 use evenkeel_bench::{Path as Way, Relay, Route, Target};
+use evenkeel_coordinator_core::{BeginRequest, ChangeView, Stage};
 use evenkeel_schemes::locality::model::{Architecture, Network};
 use std::fs;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// What each memcached may take for items, in MiB.
@@ -23,10 +27,17 @@ const MEMORY: &str = "64";
 
 const POOL: &str = "main";
 
+/// The pool that it takes the place of.
+const FORMER: &str = "old";
+
 const DIRECTORY: &str = "notes";
 
 /// What the racks are called: by their numbers, and this one.
 const CENTRAL: &str = "core";
+
+/// Longest time until a change is where it is led to.
+const LEAD_LIMIT: Duration = Duration::from_secs(30);
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What there is.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +46,8 @@ pub(super) struct Plan {
     pub racks: usize,
     /// Where the servers are: [`Architecture::Sdc`] has as many in the central rack as the others have in all other racks, one in each.
     pub architecture: Architecture,
+    /// The one that it takes the place of, if it does.
+    pub former: Option<Architecture>,
     /// Round trips, without what servers and proxies take: its base is zero.
     pub network: Network,
 }
@@ -49,7 +62,7 @@ pub(super) struct Ground {
     leaves: Vec<bool>,
     architecture: Architecture,
     _memcacheds: Vec<Server>,
-    _coordinator: Server,
+    coordinator: Server,
     _folder: TempDir,
 }
 
@@ -65,16 +78,17 @@ impl Ground {
             Server::memcached(Path::new("memcached"), &arguments, &cores)
                 .context("starting memcached (Debian: apt-get install memcached)")
         };
-        let memcacheds = (0..plan.places()).map(memcached);
+        let servers = plan.servers();
+        let places = servers.len();
+        let memcacheds = (0..places).map(memcached);
         let memcacheds = memcacheds.collect::<anyhow::Result<Vec<_>>>()?;
         // The paths of the first proxy, then those of the next.
-        let places = plan.places();
         let ends = (0..plan.racks).flat_map(|from| (0..places).map(move |to| (from, to)));
         let route = |(from, to): (usize, usize)| Route {
             listen: ([127, 0, 0, 1], 0).into(),
             to: Target::from(memcacheds[to].address),
             path: Way {
-                delay: plan.round_trip(from, to) / 2,
+                delay: plan.round_trip(from, servers[to]) / 2,
                 ..Way::default()
             },
         };
@@ -82,28 +96,30 @@ impl Ground {
         let paths = relay.addresses.chunks(places).enumerate();
         let proxies = paths.map(|(rack, addresses)| {
             let path = folder.path().join(format!("{rack}.toml"));
-            let servers = addresses.iter().enumerate();
-            let servers = servers.map(|(number, address)| {
-                let rack = plan.rack_of(number);
+            let listed = addresses.iter().zip(&servers).enumerate();
+            let listed = listed.map(|(number, (address, place))| {
+                let rack = name_of(*place);
                 format!("{{ address = \"{address}\", name = \"m{number}\", rack = \"{rack}\" }}")
             });
-            let servers: Vec<_> = servers.collect();
-            let text = plan.proxy_file(rack, &servers, coordinator.address);
+            let listed: Vec<_> = listed.collect();
+            let text = plan.proxy_file(rack, &listed, coordinator.address);
             fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
             let path = path.to_str().context("an odd folder")?;
             Server::evenkeel(&["proxy", "--config", path], &cores)
         });
         let proxies = proxies.collect::<anyhow::Result<Vec<_>>>()?;
-        if plan.architecture == Architecture::Sdr {
-            switch_on(&coordinator.address.to_string(), POOL, plan.racks)?;
+        for (pool, architecture) in plan.pools() {
+            if architecture == Architecture::Sdr {
+                switch_on(&coordinator.address.to_string(), pool, plan.racks)?;
+            }
         }
         Ok(Ground {
             proxies,
             relay,
             architecture: plan.architecture,
-            leaves: ends.map(|(from, to)| plan.leaves(from, to)).collect(),
+            leaves: ends.map(|(from, to)| servers[to] != Some(from)).collect(),
             _memcacheds: memcacheds,
-            _coordinator: coordinator,
+            coordinator,
             _folder: folder,
         })
     }
@@ -116,6 +132,55 @@ impl Ground {
     /// Where items live.
     pub fn architecture(&self) -> Architecture {
         self.architecture
+    }
+
+    /// Has the pool brought to a stage of its change from the former one, and waits until all proxies work by that. How long that took.
+    pub fn lead(&self, goal: Stage) -> anyhow::Result<Duration> {
+        let api = api_of(&self.coordinator.address.to_string())?;
+        let begun = Instant::now();
+        let request = BeginRequest {
+            goal,
+            proxies: self.proxies.len(),
+        };
+        let is_there = |change: &ChangeView| {
+            let mut proxies = change.proxies.iter();
+            let all = proxies.all(|proxy| proxy.acknowledged == change.version);
+            change.pool == POOL && change.stage == goal && all
+        };
+        api.begin_change(POOL, &request)?;
+        while !api.changes()?.changes.iter().any(is_there) {
+            ensure!(
+                begun.elapsed() < LEAD_LIMIT,
+                "waited {LEAD_LIMIT:?} for {goal} in vain"
+            );
+            thread::sleep(LOOK_INTERVAL);
+        }
+        Ok(begun.elapsed())
+    }
+
+    /// Waits until all proxies follow the change.
+    pub fn wait_for_followers(&self) -> anyhow::Result<()> {
+        let api = api_of(&self.coordinator.address.to_string())?;
+        let begun = Instant::now();
+        let is_followed =
+            |change: &ChangeView| change.pool == POOL && change.proxies.len() == self.proxies.len();
+        while !api.changes()?.changes.iter().any(is_followed) {
+            ensure!(
+                begun.elapsed() < LEAD_LIMIT,
+                "waited {LEAD_LIMIT:?} for proxies that follow in vain"
+            );
+            thread::sleep(LOOK_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// A count of all proxies together.
+    pub fn count(&self, name: &str) -> anyhow::Result<u64> {
+        let counts = self
+            .proxies
+            .iter()
+            .map(|proxy| proxy.stats("proxy")?.number(name));
+        counts.sum()
     }
 
     /// Bytes that the relay has carried out of racks, and back into them.
@@ -147,37 +212,41 @@ impl Ground {
 }
 
 impl Plan {
-    fn is_central(&self) -> bool {
-        self.architecture == Architecture::Sdc
+    /// The pools, and where their items live.
+    fn pools(&self) -> impl Iterator<Item = (&'static str, Architecture)> {
+        let former = self.former.map(|former| (FORMER, former));
+        former.into_iter().chain([(POOL, self.architecture)])
     }
 
-    /// How many memcacheds there are: a directory is the last.
-    fn places(&self) -> usize {
-        self.racks + usize::from(self.architecture == Architecture::Dir)
+    fn has(&self, wanted: impl Fn(Architecture) -> bool) -> bool {
+        self.pools().any(|(_, architecture)| wanted(architecture))
     }
 
-    /// Whether a server is central.
-    fn is_on_backbone(&self, server: usize) -> bool {
-        self.is_central() || server >= self.racks
+    /// The rack of each memcached, `None` for the central one: those in racks, as many central ones, and a directory, as far as there are.
+    fn servers(&self) -> Vec<Option<usize>> {
+        let spread = self.has(|it| it != Architecture::Sdc);
+        let central = self.has(|it| it == Architecture::Sdc);
+        let directory = self.has(|it| it == Architecture::Dir);
+        let count = |is_there: bool, count: usize| if is_there { count } else { 0 };
+        let racks = (0..count(spread, self.racks)).map(Some);
+        let centrals = count(central, self.racks) + count(directory, 1);
+        racks.chain((0..centrals).map(|_| None)).collect()
     }
 
-    /// The rack of a server.
-    fn rack_of(&self, server: usize) -> String {
-        match self.is_on_backbone(server) {
-            true => CENTRAL.to_owned(),
-            false => server.to_string(),
+    /// Which of them are a pool's.
+    fn of(&self, architecture: Architecture) -> Range<usize> {
+        let spread = self.has(|it| it != Architecture::Sdc);
+        match architecture {
+            Architecture::Sdc if spread => self.racks..2 * self.racks,
+            _ => 0..self.racks,
         }
     }
 
-    fn leaves(&self, from: usize, to: usize) -> bool {
-        self.is_on_backbone(to) || from != to
-    }
-
-    fn round_trip(&self, from: usize, to: usize) -> Duration {
-        let switches = match (self.is_on_backbone(to), from == to) {
-            (true, _) => 2,
-            (false, true) => 1,
-            (false, false) => 3,
+    fn round_trip(&self, from: usize, to: Option<usize>) -> Duration {
+        let switches = match to {
+            None => 2,
+            Some(to) if to == from => 1,
+            Some(_) => 3,
         };
         Duration::from_secs_f64(self.network.across(switches) / 1000.0)
     }
@@ -187,21 +256,36 @@ impl Plan {
         let racks: String = (0..self.racks)
             .map(|rack| format!("[topology.racks.{rack}]\n"))
             .collect();
-        let (servers, directory) = servers.split_at(self.racks);
-        let more = match self.architecture {
-            Architecture::Sdr => format!("pool_coordinator = \"http://{coordinator}\"\n"),
-            Architecture::Dir => format!(
-                "directory = \"{DIRECTORY}\"\n[pools.{DIRECTORY}]\nservers = [{}]\n[[routes]]\npool = \"{POOL}\"\n",
-                directory.join(", ")
-            ),
+        let led = format!("pool_coordinator = \"http://{coordinator}\"\n");
+        let pools = self.pools().map(|(name, architecture)| {
+            let more = match architecture {
+                Architecture::Sdr => led.clone(),
+                Architecture::Dir => format!("directory = \"{DIRECTORY}\"\n"),
+                _ => String::new(),
+            };
+            let change = match self.former.is_some() && name == POOL {
+                true => format!("generation = 1\nwarm_from = \"{FORMER}\"\n{led}"),
+                false => String::new(),
+            };
+            format!(
+                "[pools.{name}]\nservers = [{}]\narchitecture = \"{architecture}\"\n{more}{change}",
+                servers[self.of(architecture)].join(", ")
+            )
+        });
+        let directory = match (self.has(|it| it == Architecture::Dir), servers.last()) {
+            (true, Some(last)) => format!("[pools.{DIRECTORY}]\nservers = [{last}]\n"),
             _ => String::new(),
         };
         format!(
             "{racks}[topology.racks.{CENTRAL}]\ncentral = true\n\
              [proxy]\nlisten = \"127.0.0.1:0\"\nthreads = 1\nrack = \"{rack}\"\n\
-             [pools.{POOL}]\nservers = [{}]\narchitecture = \"{}\"\n{more}",
-            servers.join(", "),
-            self.architecture
+             {}{directory}[[routes]]\npool = \"{POOL}\"\n",
+            pools.collect::<String>()
         )
     }
+}
+
+/// What the rack of a server is called.
+fn name_of(rack: Option<usize>) -> String {
+    rack.map_or_else(|| CENTRAL.to_owned(), |rack| rack.to_string())
 }

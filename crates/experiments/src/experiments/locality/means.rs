@@ -104,6 +104,7 @@ fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
                 let plan = Plan {
                     racks,
                     architecture,
+                    former: None,
                     network: Network {
                         base: 0.0,
                         ..network
@@ -163,6 +164,7 @@ fn base(run: &Run, duration: Duration) -> anyhow::Result<f64> {
         Plan {
             racks: RACKS_MEASURED[1],
             architecture: Architecture::Sdc,
+            former: None,
             network,
         },
     )?;
@@ -218,6 +220,7 @@ fn started(run: &Run, plan: Plan) -> anyhow::Result<Ground> {
         racks,
         architecture,
         network,
+        ..
     } = plan;
     let switch = network.switch;
     let text = format!("{racks} racks, {architecture}, {switch} ms a switch");

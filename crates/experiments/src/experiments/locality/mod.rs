@@ -8,6 +8,7 @@ mod figure_6;
 mod ground;
 mod means;
 mod profiled;
+mod switch;
 
 pub(super) use figure_4::FIGURE_4;
 pub(super) use figure_5::FIGURE_5;
@@ -15,6 +16,7 @@ pub(super) use figure_6::FIGURE_6;
 pub(super) use figure_11::FIGURE_11;
 pub(super) use means::MEANS;
 pub use profiled::plots;
+pub(super) use switch::SWITCH;
 
 use super::Experiment;
 use crate::report::Table;
