@@ -36,7 +36,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=64))]
     pub workers: Option<Vec<u16>>,
 
-    /// Of `overload` and `adaptive-moves`, only the cells whose names contain one of these words, such as `killed`, and the capacities and cells that they
+    /// Of `overload`, `adaptive-moves` and `locality-switch`, only the cells whose names contain one of these words, such as `killed`, and the capacities and cells that they
     /// are compared with
     #[arg(long, value_name = "WORDS,…", value_delimiter = ',')]
     pub cells: Vec<String>,
