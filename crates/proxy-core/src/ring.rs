@@ -264,10 +264,7 @@ impl PlannedRing {
     /// Another name of the item that has this one, before the moves or behind them.
     pub(crate) fn name(&self, name: &[u8], has_moved: bool) -> Vec<u8> {
         let key = taken_apart(name).1;
-        match self.name_prefix(key, has_moved) {
-            Some(prefix) => [&prefix, key].concat(),
-            None => key.to_vec(),
-        }
+        named(self.name_prefix(key, has_moved), key)
     }
 
     /// The servers, by their places in the list, that may have items which somebody reads, when the plan is at this stage. O(slices).
@@ -291,4 +288,12 @@ impl PlannedRing {
 #[inline]
 pub(crate) fn unique_mask(name: &[u8]) -> u64 {
     mask(taken_apart(name).0)
+}
+
+/// The name of a key's item, with what stands before the key.
+pub(crate) fn named(prefix: Option<[u8; PREFIX_LEN]>, key: &[u8]) -> Vec<u8> {
+    match prefix {
+        Some(prefix) => [&prefix, key].concat(),
+        None => key.to_vec(),
+    }
 }

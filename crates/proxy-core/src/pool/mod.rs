@@ -30,7 +30,7 @@ use crate::config::{DEFAULT_POOL, MapSource, PoolSettings};
 use crate::failure::Failure;
 use crate::ids::{BackendId, PoolId};
 use crate::places::Places;
-use crate::ring::PlannedRing;
+use crate::ring::{PlannedRing, named};
 use crate::route_flags::RouteFlags;
 use crate::stats::listing::PoolFacts;
 use core::time::Duration;
@@ -367,14 +367,6 @@ impl Pool {
             Servers::Evenkeel(_) => "evenkeel",
             Servers::Memcached(_) => "memcached",
         }
-    }
-}
-
-/// The name of a key's item, with what stands before the key.
-pub(crate) fn named(prefix: Option<[u8; PREFIX_LEN]>, key: &[u8]) -> Vec<u8> {
-    match prefix {
-        Some(prefix) => [&prefix, key].concat(),
-        None => key.to_vec(),
     }
 }
 

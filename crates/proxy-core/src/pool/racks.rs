@@ -1,8 +1,8 @@
 //! The racks of a pool of which one holds each item: which pool each place of a key belongs to.
 
 use crate::ids::PoolId;
-use crate::pool::named;
 use crate::racks::Racks as Known;
+use crate::ring::named;
 use evenkeel_schemes::generation::{PREFIX_LEN, taken_apart};
 use evenkeel_schemes::locality::holder::{Kind, Racks, Site};
 use evenkeel_schemes::locality::topology::{Rack, RackId};

@@ -12,8 +12,7 @@
 //! Between two notes in the directory one rack is named, and no other may hold the item or store it. Whoever puts a note has cleared the place that was named before, so
 //! that a store of the one before fails; of two that saw the same note one fails to replace it. After a note that was lost nobody is known, so all are cleared.
 
-use super::machine::Start;
-use super::{Command, Heard, Next, Over, Racks, Shown, Site, Sites, TRIES_MAX, Wish};
+use super::{Command, Heard, Next, Over, Racks, Shown, Site, Sites, Start, TRIES_MAX, Wish};
 use crate::locality::topology::RackId;
 
 /// What is under way.

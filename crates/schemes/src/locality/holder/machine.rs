@@ -16,7 +16,7 @@
 
 use super::directory::Directory;
 use super::snoop::Snoop;
-use super::{Command, Heard, Next, Racks, Shown, Site, Wish};
+use super::{Command, Heard, Next, Racks, Shown, Site, Start, Wish};
 use crate::stage::Stage;
 
 /// By which of the two a pool goes.
@@ -26,18 +26,6 @@ pub enum Kind {
     Snoop,
     /// [`directory`](super::directory).
     Directory,
-}
-
-/// How a command starts.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Start {
-    Anew,
-    /// A fill behind a read that has found nothing.
-    Nowhere,
-    /// A read has found this at its own place, which is no item.
-    Found(Heard),
-    /// A set in a rack where the item was seen with this unique a while ago.
-    Behind(u64),
 }
 
 /// A command on its way.

@@ -97,6 +97,18 @@ pub enum Heard {
     Failed,
 }
 
+/// How a command starts.
+#[derive(Clone, Copy, Debug)]
+enum Start {
+    Anew,
+    /// A fill behind a read that has found nothing.
+    Nowhere,
+    /// A read has found this at its own place, which is no item.
+    Found(Heard),
+    /// A set in a rack where the item was seen with this unique a while ago.
+    Behind(u64),
+}
+
 /// What the application is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shown {

@@ -12,8 +12,7 @@
 //! There are never two holders. Who stores has seen its own place before its notes left, and they were all there before its value. Of two that both stored, each one's
 //! note came to the other's place either before that had looked, and then the other's own notes, which came later, are over its own; or behind, over its value.
 
-use super::machine::Start;
-use super::{Command, Heard, Next, Over, Racks, Shown, Site, Sites, TRIES_MAX, Wish};
+use super::{Command, Heard, Next, Over, Racks, Shown, Site, Sites, Start, TRIES_MAX, Wish};
 use crate::locality::topology::RackId;
 
 /// How many notes are followed: the first, and one that is newer where it leads.
