@@ -4,7 +4,7 @@
 //!
 //! | | warming | closing |
 //! |---|---|---|
-//! | read | as ever; where it finds nothing, the item is brought; where somebody else has brought it, it is read once more | as ever |
+//! | read | as ever; where it finds nothing, the item is brought: if that fails, it is a miss; where somebody else has brought it, it is read once more | as ever |
 //! | set, delete | deleted at the former pool, then as ever | the same |
 //! | add, change | the item is brought; deleted at the former pool; then as ever | deleted at the former pool, then as ever |
 //!
@@ -167,6 +167,10 @@ impl Machine {
     /// What the way says, unless something else is behind what it would show: all transitions between phases.
     fn go_on(&mut self, mut next: Next) -> Next {
         let is_read = self.wish == Wish::Read;
+        if let (Phase::Filling, true, Some(Shown::Failed(_))) = (self.phase, is_read, next.show) {
+            // What could not be brought is not here.
+            next.show = Some(Shown::Miss);
+        }
         self.then = match (self.phase, next.show) {
             (Phase::Acting, Some(Shown::Miss)) if is_read && self.stage.fills() => {
                 Some(Phase::Filling)
