@@ -227,7 +227,7 @@ pub(super) fn measures_of(slot: &Slot, ring: &Ring) -> Option<Measures> {
     Some(Measures {
         requests_per_server: Some((gets + sets) / owning as f64),
         busiest_share: None,
-        p99_us: None,
+        p99_us: slot.p99_us.map(|us| us as f64),
         hit_rate: (gets > 0.0).then(|| hits / gets),
     })
 }
