@@ -8,7 +8,7 @@ use super::bundles::LedBundle;
 use super::ring_reach::Reach;
 use super::ring_slots::Slots;
 use super::rings::LedRing;
-use super::scaling::Scaling;
+use super::scaled::Scaling;
 use crate::limits::{CLOSING_MIN, PAUSE_MAX, RING_JOIN_LOOK};
 use crate::scale::Measures;
 

@@ -45,6 +45,7 @@ mod ring_view;
 mod rings;
 mod saved;
 mod scale_view;
+mod scaled;
 mod scaling;
 mod view;
 mod words;
@@ -63,7 +64,7 @@ use crate::limits::{
 use event::Journal;
 use led::Led;
 use rings::Strangers;
-use scaling::Scaled;
+use scaled::Scaled;
 
 pub use bundle_orders::BundleSwitchRequest;
 pub use bundle_view::{BundleView, BundleWishView, BundlesView};
@@ -78,10 +79,8 @@ pub use ring_view::{
 };
 pub use rings::LedRing;
 pub use saved::{SavedChange, SavedChanges, SavedFollower};
-pub use scale_view::{
-    ScaleCounts, ScaleEvent, ScaleEventsBody, ScaleTryView, ScaleView, ScalesView,
-};
-pub use scaling::{LedScale, ScaleWork};
+pub use scale_view::{ScaleEventsBody, ScaleTryView, ScaleView, ScalesView};
+pub use scaled::{LedScale, ScaleCounts, ScaleEvent, ScaleWork};
 pub use view::{
     BeginRequest, ChangeView, ChangesView, FollowerView, ForgottenPoolView, PlanServerView,
     PlanView, RemovedProxyView,

@@ -8,7 +8,7 @@ use evenkeel_schemes::change::{Change, VERSION_MAX};
 use evenkeel_types::{BootId, Instant};
 use serde::{Deserialize, Serialize};
 
-use super::scaling::Scaling;
+use super::scaled::Scaling;
 use super::{Changes, Led, LedBundle, LedRing, LedScale, Life};
 use crate::limits::{FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, PROXIES_MAX};
 

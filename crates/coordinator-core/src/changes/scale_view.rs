@@ -1,14 +1,13 @@
 //! What is shown of autoscaling: where it is and why, what it has done, and what that costs.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use evenkeel_types::{Instant, Now, UnixSeconds};
+use evenkeel_types::Instant;
 use serde::{Deserialize, Serialize};
 
-use super::scaling::Scaling;
+use super::scaled::{ScaleCounts, ScaleEvent, Scaling};
 use super::{Changes, Led};
-use crate::limits::CHANGE_EVENTS_MAX;
-use crate::scale::{After, Measures, Part, Phase, ScaleSettings};
+use crate::scale::{Measures, Part, Phase, ScaleSettings};
 
 /// Milliseconds of an hour.
 const HOUR_MS: f64 = 3_600_000.0;
@@ -58,76 +57,11 @@ pub struct ScaleTryView {
     pub why: String,
 }
 
-/// A decision.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ScaleEvent {
-    /// Wall-clock time, in seconds since 1970.
-    pub unix_s: UnixSeconds,
-    /// The pool's name.
-    pub pool: String,
-    /// The phase that has begun.
-    pub phase: Phase,
-    /// Why, in one sentence.
-    pub why: String,
-}
-
 /// What is told of all events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScaleEventsBody {
     /// Oldest first.
     pub events: Vec<ScaleEvent>,
-}
-
-/// How decisions have ended, since the process started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ScaleCounts {
-    /// Servers were added.
-    pub added: u64,
-    /// One was removed.
-    pub removed: u64,
-    /// One was to be removed, and stays.
-    pub kept: u64,
-    /// One was started in vain.
-    pub failed: u64,
-    /// It was only said what would have been done.
-    pub observed: u64,
-}
-
-/// What was decided lately.
-#[derive(Debug, Default)]
-pub(super) struct ScaleJournal {
-    events: VecDeque<ScaleEvent>,
-    counts: ScaleCounts,
-}
-
-impl ScaleJournal {
-    /// A phase may have followed another. That a threshold is passed, and is no more, is no decision yet.
-    pub(super) fn note(&mut self, now: Now, pool: &str, (from, to): (&Phase, &Phase), why: &str) {
-        let is_same = from.name() == to.name() && from.server() == to.server();
-        if is_same || matches!(to, Phase::Steady | Phase::Past { .. }) {
-            return;
-        }
-        if let Phase::Cooling { after, .. } = to {
-            let counts = &mut self.counts;
-            let count = match (from, after) {
-                (Phase::Past { .. }, _) => &mut counts.observed,
-                (_, After::Added) => &mut counts.added,
-                (_, After::Removed) => &mut counts.removed,
-                (_, After::Kept) => &mut counts.kept,
-                (_, After::Failed) => &mut counts.failed,
-            };
-            *count += 1;
-        }
-        if self.events.len() == CHANGE_EVENTS_MAX {
-            self.events.pop_front();
-        }
-        self.events.push_back(ScaleEvent {
-            unix_s: now.unix,
-            pool: pool.to_owned(),
-            phase: to.clone(),
-            why: why.to_owned(),
-        });
-    }
 }
 
 impl Changes {
@@ -149,7 +83,7 @@ impl Changes {
         led.scaling.as_ref().map(|it| led.scale_view(now, it))
     }
 
-    /// The last [`CHANGE_EVENTS_MAX`] decisions, oldest first.
+    /// The last [`CHANGE_EVENTS_MAX`](crate::limits::CHANGE_EVENTS_MAX) decisions, oldest first.
     pub(crate) fn scale_events(&self) -> impl ExactSizeIterator<Item = &ScaleEvent> {
         self.scaled.journal.events.iter()
     }

@@ -13,98 +13,15 @@ use evenkeel_placement::config::Server;
 use evenkeel_placement::ring::Ring;
 use evenkeel_schemes::stage::Stage;
 use evenkeel_types::{Instant, Now};
-use serde::{Deserialize, Serialize};
 
 use super::ring_slots::Slot;
-use super::scale_view::{ScaleJournal, ScaleTryView};
+use super::scale_view::ScaleTryView;
+use super::scaled::{LedScale, ScaleWork, Scaling};
 use super::{ChangeRefusal, Changes, Led, LedRing, RingMode, RingServerRequest, ServerOrder};
 use crate::scale::{
     Act, Measure, Measures, Outcome, Part, Phase, RingServer, Scale, ScaleMode, ScaleSettings,
     Seen, decide, limits,
 };
-
-/// The autoscaling of a ring, as it is saved.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LedScale {
-    /// What the operator has chosen.
-    pub settings: ScaleSettings,
-    /// How far it is.
-    pub scale: Scale,
-}
-
-/// The autoscaling of a ring.
-#[derive(Debug)]
-pub(super) struct Scaling {
-    pub(super) led: LedScale,
-    /// What the last decision asks for of others than the ring.
-    act: Option<Act>,
-    /// What came of an order to the ring since.
-    outcome: Option<Outcome>,
-    /// Why it is as it is, in one sentence.
-    pub(super) why: String,
-}
-
-/// What an actuator is to be asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ScaleWork {
-    /// What it runs.
-    List,
-    /// To start or to stop a server, for this pool.
-    Act {
-        /// The pool.
-        pool: String,
-        /// What.
-        act: Act,
-    },
-}
-
-/// What all rings have in common.
-#[derive(Debug, Default)]
-pub(super) struct Scaled {
-    /// The place of each server that the actuator runs, by name, as it has said last; `None` while it says nothing of use.
-    pub(super) listed: Option<BTreeMap<String, String>>,
-    /// When it was asked last.
-    asked: Option<Instant>,
-    /// When it was last decided of all rings.
-    decided: Instant,
-    pub(super) journal: ScaleJournal,
-}
-
-impl LedScale {
-    /// What about it contradicts itself, if anything.
-    pub(super) fn contradiction(&self, pool: &str) -> Option<&'static str> {
-        if self.scale.pool() != pool {
-            return Some("autoscaling is of another pool");
-        }
-        if self.settings.validate().is_err() {
-            return Some("a setting of autoscaling is out of its range");
-        }
-        self.scale.contradiction()
-    }
-}
-
-impl Scaling {
-    /// What was saved goes on.
-    pub(super) fn restored(now: Instant, saved: LedScale) -> Self {
-        let scale = saved.scale.restored(now);
-        Scaling::of(LedScale { scale, ..saved })
-    }
-
-    fn of(led: LedScale) -> Self {
-        Scaling {
-            led,
-            act: None,
-            outcome: None,
-            why: String::new(),
-        }
-    }
-
-    /// This process has not run for a while: waits begin anew.
-    pub(super) fn notice_pause(&mut self, now: Instant) {
-        self.led.scale = self.led.scale.clone().restored(now);
-    }
-}
 
 impl LedRing {
     /// The place of a server, `HOST:PORT`.
