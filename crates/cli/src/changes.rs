@@ -97,11 +97,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }),
         What::History => {
             let events = client.change_events()?;
-            let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            let now = now.map_or(0, |since_1970| since_1970.as_secs());
+            let now = now_unix_s();
             format.print(&ChangeEventsBody { events }, |body| history(body, now))
         }
     }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now_unix_s() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since_1970| since_1970.as_secs())
 }
 
 /// A paragraph for each pool.

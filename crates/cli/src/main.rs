@@ -5,7 +5,7 @@
 //! same binary; [`top`] shows what servers do, [`cachelets`] where their load is, [`plans`] how it is
 //! evened out, [`drain`] empties one, [`servers`] removes one that is gone, [`settings`] changes what holds for all,
 //! [`proxies`] shows who speaks for applications, [`changes`] how pools pass from former servers to their own, [`ring`] moves parts
-//! of pools whose hash space follows the load, [`bundle`] switches copies of pools' items on and off, [`profile`] says how
+//! of pools whose hash space follows the load, [`scale`] lets their servers come and go, [`bundle`] switches copies of pools' items on and off, [`profile`] says how
 //! applications use a cache, and [`advise`] where their keys should live.
 
 #![forbid(unsafe_code)]
@@ -21,6 +21,7 @@ mod plans;
 mod profile;
 mod proxies;
 mod ring;
+mod scale;
 mod servers;
 mod settings;
 mod top;
@@ -78,6 +79,8 @@ enum Command {
     Changes(Box<changes::Args>),
     /// Shows rings of pools whose hash space follows the load, and moves parts of them
     Ring(Box<ring::Args>),
+    /// Shows and steers how servers of rings come and go by themselves
+    Scale(Box<scale::Args>),
     /// Shows pools that keep copies for wide multi-gets, and switches these on and off
     Bundle(Box<bundle::Args>),
     /// Shows how applications use a cache, as proxies have recorded it
@@ -173,6 +176,7 @@ fn main() -> std::process::ExitCode {
         Command::Proxies(args) => outcome(proxies::run(&args)).into(),
         Command::Changes(args) => outcome(changes::run(&args)).into(),
         Command::Ring(args) => outcome(ring::run(&args)).into(),
+        Command::Scale(args) => outcome(scale::run(&args)).into(),
         Command::Bundle(args) => outcome(bundle::run(&args)).into(),
         Command::Profile(args) => outcome(profile::run(&args)).into(),
         Command::Advise(args) => outcome(advise::run(&args)).into(),

@@ -114,6 +114,10 @@ pub struct RingCounts {
     /// not be taken for idle.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub down: Vec<u16>,
+    /// 99th percentile of how long servers took to answer requests of the pool, in microseconds, since it was told last. Absent where it was not
+    /// told before, or nothing was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_us: Option<u64>,
 }
 
 /// What was counted of a grain: its place among [`Ring::grains`], reads that its server answered, those of them that found something, writes

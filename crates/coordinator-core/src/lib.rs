@@ -67,11 +67,12 @@ pub use self::core::{CoordinatorCore, Counters};
 pub use changes::{
     BadMoves, BeginRequest, BundleSwitchRequest, BundleView, BundleWishView, BundlesView,
     ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews, ChangeRefusal, ChangeView,
-    ChangesView, FollowerView, ForgottenPoolView, GrainsMove, LedBundle, LedRing, PlanServerView,
-    PlanView, RemoveProxyRefusal, RemovedProxyView, RingKeptView, RingLoadView, RingMode,
-    RingMoveRequest, RingMoveView, RingOutcome, RingServerRequest, RingServerView, RingSettings,
-    RingSettingsRequest, RingSlotView, RingUnreachedView, RingView, RingsView, SavedChange,
-    SavedChanges, SavedFollower, ServerOrder,
+    ChangesView, FollowerView, ForgottenPoolView, GrainsMove, LedBundle, LedRing, LedScale,
+    PlanServerView, PlanView, RemoveProxyRefusal, RemovedProxyView, RingKeptView, RingLoadView,
+    RingMode, RingMoveRequest, RingMoveView, RingOutcome, RingServerRequest, RingServerView,
+    RingSettings, RingSettingsRequest, RingSlotView, RingUnreachedView, RingView, RingsView,
+    SavedChange, SavedChanges, SavedFollower, ScaleCounts, ScaleEvent, ScaleEventsBody,
+    ScaleTryView, ScaleView, ScaleWork, ScalesView, ServerOrder,
 };
 pub use cluster_hot_keys::{
     Balance, ClusterEventView, ClusterHotKeyEvents, ClusterHotKeysView, ClusterKeyView,

@@ -60,6 +60,9 @@ pub struct Args {
         default_value_t = PlanMode::default()
     )]
     pub plans: PlanMode,
+    /// File that says what starts and stops servers of pools whose rings follow their load; see docs/scaling.md
+    #[arg(long, value_name = "FILE", env = "EVENKEEL_COORDINATOR_SCALER")]
+    pub scaler: Option<PathBuf>,
     /// What is asked of callers.
     #[command(flatten)]
     pub guard: GuardArgs,
@@ -80,6 +83,7 @@ impl Default for Args {
             cluster: DEFAULT_CLUSTER.to_owned(),
             silent_ms: limits::SERVER_SILENT.as_millis() as u64,
             plans: PlanMode::default(),
+            scaler: None,
             guard: GuardArgs::default(),
             etcd: crate::etcd::EtcdArgs::default(),
         }

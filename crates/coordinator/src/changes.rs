@@ -122,6 +122,7 @@ fn refused(refusal: &ChangeRefusal) -> Response {
         ChangeRefusal::SwitchingOff { .. } => (StatusCode::CONFLICT, "switching_off"),
         ChangeRefusal::Behind { .. } => (StatusCode::CONFLICT, "behind"),
         ChangeRefusal::OtherWishes { .. } => (StatusCode::CONFLICT, "other_wishes"),
+        ChangeRefusal::NothingToApprove { .. } => (StatusCode::CONFLICT, "nothing_to_approve"),
         ChangeRefusal::StillFollowed { .. } => (StatusCode::CONFLICT, "still_followed"),
     };
     error(status, reason, refusal.to_string())

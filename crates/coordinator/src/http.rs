@@ -25,6 +25,7 @@ use crate::pages;
 use crate::plans;
 use crate::proxies;
 use crate::rings;
+use crate::scales;
 use crate::servers;
 use evenkeel_control::http::{ErrorBody, ErrorDetail, NOT_LEADER};
 use evenkeel_coordinator_core::limits::{ANSWER_LEN_MAX, HEARTBEAT_LEN_MAX};
@@ -71,6 +72,11 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
         .route("/api/v1/rings/{pool}/moves", post(rings::begin_move))
         .route("/api/v1/rings/{pool}/servers", post(rings::begin_server))
         .route("/api/v1/rings/{pool}/settings", put(rings::set))
+        .route("/api/v1/scale", get(scales::list))
+        .route("/api/v1/scale/events", get(scales::events))
+        .route("/api/v1/scale/{pool}", put(scales::set))
+        .route("/api/v1/scale/{pool}/try", post(scales::try_settings))
+        .route("/api/v1/scale/{pool}/approve", post(scales::approve))
         .route("/api/v1/bundles", get(bundles::list))
         .route("/api/v1/bundles/{pool}/on", post(bundles::switch_on))
         .route("/api/v1/bundles/{pool}/off", post(bundles::switch_off))

@@ -38,11 +38,14 @@ mod plans;
 mod proxies;
 mod reach;
 mod rings;
+mod scaler;
+mod scales;
 mod serve;
 mod servers;
 mod state_file;
 mod state_place;
 mod store;
+mod trial;
 
 pub use etcd::EtcdArgs;
 

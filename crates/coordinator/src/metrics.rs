@@ -11,7 +11,8 @@ use evenkeel_coordinator_core::election::Phase;
 use evenkeel_coordinator_core::plans::{PlanCounts, PlanMode, PlanState, PlansView};
 use evenkeel_coordinator_core::{
     ChangeCounts, ChangesView, ClusterHotKeysView, ClusterLoadsView, CoordinatorCore, Counters,
-    LoadOrder, MigrationCounts, Mode, ProxiesView, RingsView, ServersView, Stage, WorkerLoadView,
+    LoadOrder, MigrationCounts, Mode, ProxiesView, RingsView, ScaleCounts, ScalesView, ServersView,
+    Stage, WorkerLoadView,
 };
 
 /// Content type of the text format.
@@ -108,6 +109,26 @@ families! {
             |counts, to| to.one(counts.ring_reports_void);
         pool_steps_taken_over => counter, "Steps that proxies were told and this coordinator did not know of.",
             |counts, to| to.one(counts.taken_over);
+    }
+    SCALES of ScalesView {
+        scale_servers[pool, state] => gauge, "Servers of a ring that is scaled: those that keep a part of it, and those that there will be, or would be where it only observes.",
+            |view, to| for scale in &view.pools {
+                to.of(&[&scale.pool, "there"], scale.servers);
+                to.of(&[&scale.pool, "wanted"], scale.wanted);
+            };
+        scale_server_hours[pool, part] => gauge, "Hours that servers of a ring that is scaled have run; that they would have run more, by what was only observed; and fewer than if there had always been as many as at most.",
+            |view, to| for scale in &view.pools {
+                to.of(&[&scale.pool, "run"], scale.server_hours);
+                to.of(&[&scale.pool, "observed"], scale.would_hours);
+                to.of(&[&scale.pool, "saved"], scale.saved_hours);
+            };
+    }
+    SCALE_COUNTS of ScaleCounts {
+        scale_decisions[outcome] => counter, "Decisions about numbers of servers that have come to their end, by what came of them.",
+            |counts, to| {
+                to.by([("added", counts.added), ("removed", counts.removed), ("kept", counts.kept)]);
+                to.by([("failed", counts.failed), ("observed", counts.observed)]);
+            };
     }
     HOT_KEYS of ClusterHotKeysView {
         hot_keys[state] => gauge, "Keys with replicas, and such as would have some if they were not only observed.", |view, to| {
@@ -235,6 +256,8 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
     text.families(PREFIX, CHANGES, &core.changes(now));
     text.families(PREFIX, RINGS, &core.rings(now));
     text.families(PREFIX, CHANGE_COUNTS, &core.change_counts());
+    text.families(PREFIX, SCALES, &core.scales(now));
+    text.families(PREFIX, SCALE_COUNTS, &core.scale_counts());
     text.families(PREFIX, HOT_KEYS, &core.cluster_hot_keys());
     text.families(PREFIX, LOADS, &loads);
     text.families(PREFIX, MIGRATIONS, core.migration_counts());
@@ -280,6 +303,8 @@ mod tests {
             &rows(CHANGES),
             &rows(RINGS),
             &rows(CHANGE_COUNTS),
+            &rows(SCALES),
+            &rows(SCALE_COUNTS),
             &rows(HOT_KEYS),
             &rows(LOADS),
             &rows(MIGRATIONS),

@@ -27,11 +27,13 @@ use crate::exit::RunError;
 use crate::guard::{Caller, Guard, Secured};
 use crate::http;
 use crate::patient::Patient;
+use crate::scaler;
 use crate::state_file::StateFile;
 use crate::state_place::default_place;
 use crate::store::{MemoryStore, StateStore};
 use evenkeel_coordinator_core::limits::PROXIES_MAX;
 use evenkeel_coordinator_core::{CoordinatorCore, SavedState};
+use evenkeel_scaler::Actuator;
 use evenkeel_types::map::SERVERS_MAX;
 
 /// Connections at one time: each member keeps one and a proxy another to tell of hot keys, and as
@@ -90,6 +92,7 @@ pub struct Coordinator {
     address: SocketAddr,
     desk: Arc<Desk>,
     guard: Arc<Guard>,
+    actuator: Option<Box<dyn Actuator>>,
     runtime: Runtime,
 }
 
@@ -108,6 +111,9 @@ impl Coordinator {
         let addresses = [Some(&args.listen), args.etcd.advertise.as_ref()];
         let addresses = addresses.into_iter().flatten().map(String::as_str);
         let guard = Guard::load(&args.guard, addresses).map_err(RunError::Usage)?;
+        let actuator = args.scaler.as_deref().map(evenkeel_scaler::open);
+        let actuator = actuator.transpose();
+        let actuator = actuator.map_err(|why| RunError::Usage(format!("--scaler: {why}")))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -137,6 +143,7 @@ impl Coordinator {
             address,
             desk: Arc::new(desk),
             guard: Arc::new(guard),
+            actuator,
             runtime,
         })
     }
@@ -166,7 +173,8 @@ impl Coordinator {
                 .context("hand the listening socket to the runtime")?;
             let shutdown = prepare()?;
             let router = http::router(self.desk.clone(), Arc::clone(&self.guard));
-            serve_until(listener, router, self.guard, self.desk, shutdown).await;
+            let doors = (listener, self.guard);
+            serve_until(doors, router, self.desk, self.actuator, shutdown).await;
             Ok(())
         })
     }
@@ -265,10 +273,10 @@ fn restore_or_begin(
 }
 
 async fn serve_until(
-    listener: tokio::net::TcpListener,
+    (listener, guard): (tokio::net::TcpListener, Arc<Guard>),
     router: axum::Router,
-    guard: Arc<Guard>,
     desk: Arc<Desk>,
+    actuator: Option<Box<dyn Actuator>>,
     shutdown: impl Future<Output = ()>,
 ) {
     let graceful = GracefulShutdown::new();
@@ -280,7 +288,13 @@ async fn serve_until(
     tokio::pin!(shutdown);
     // Ends early by a panic alone.
     let mut electing = tokio::spawn(elect(desk.clone()));
-    let ticking = async { tokio::join!(tick(&desk), reach_unheard(&desk)) };
+    let ticking = async {
+        tokio::join!(
+            tick(&desk),
+            reach_unheard(&desk),
+            scaler::run(&desk, actuator)
+        )
+    };
     tokio::pin!(ticking);
     loop {
         let accepted = tokio::select! {

@@ -13,12 +13,14 @@ use crate::member::REDIRECTS_MAX;
 use evenkeel_control::rings::RingPlan;
 use evenkeel_coordinator_core::EventsBody;
 use evenkeel_coordinator_core::plans::{Plan, PlanSettings, PlansExplained, PlansView};
+use evenkeel_coordinator_core::scale::ScaleSettings;
 use evenkeel_coordinator_core::{
     BeginRequest, BundleSwitchRequest, BundleView, BundlesView, ChangeEvent, ChangeEventsBody,
     ChangeView, ChangesView, ClusterLoadsView, DrainRequest, DrainView, DrainsView,
     ForgottenPoolView, HeatView, LoadOrder, MapEvent, MigrationRequest, MigrationView,
     MigrationsView, ProxiesView, ReleasedView, RemovedProxyView, RemovedView, RingMoveRequest,
-    RingServerRequest, RingSettingsRequest, RingView, RingsView, ServerView, ServersView, Settings,
+    RingServerRequest, RingSettingsRequest, RingView, RingsView, ScaleEvent, ScaleEventsBody,
+    ScaleTryView, ScaleView, ScalesView, ServerView, ServersView, Settings,
 };
 
 /// A client of one coordinator. Every call takes at most a second.
@@ -72,6 +74,14 @@ pub type ClientResult<T> = Result<T, ClientError>;
 /// The text is no address.
 pub fn check_address(text: &str) -> Result<(), BadEndpoint> {
     Endpoint::parse(text).map(|_| ())
+}
+
+/// The autoscaling of a pool.
+fn scale_path(pool: &str) -> String {
+    format!(
+        "/api/v1/scale/{}",
+        utf8_percent_encode(pool, NON_ALPHANUMERIC)
+    )
 }
 
 /// What is asked of a pool that is led: of its change, its ring or its copies.
@@ -290,6 +300,54 @@ impl ApiClient {
     pub fn set_ring(&self, pool: &str, request: &RingSettingsRequest) -> ClientResult<RingView> {
         let (path, body) = (pool_path("rings", pool, "settings"), self.body(request)?);
         self.call(|endpoint| self.line.put(endpoint, &path, &body))
+    }
+
+    /// How the numbers of servers of rings follow what is measured.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached.
+    pub fn scales(&self) -> ClientResult<ScalesView> {
+        self.get("/api/v1/scale")
+    }
+
+    /// What was decided about numbers of servers lately, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached.
+    pub fn scale_events(&self) -> ClientResult<Vec<ScaleEvent>> {
+        let body: ScaleEventsBody = self.get("/api/v1/scale/events")?;
+        Ok(body.events)
+    }
+
+    /// Changes how the number of servers of a pool's ring follows what is measured; returns how it stands then.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached or cannot save that, knows no such pool (`unknown_pool`) or no ring of it (`no_ring`), or a setting is out of its
+    /// range.
+    pub fn set_scale(&self, pool: &str, settings: &ScaleSettings) -> ClientResult<ScaleView> {
+        let (path, body) = (scale_path(pool), self.body(settings)?);
+        self.call(|endpoint| self.line.put(endpoint, &path, &body))
+    }
+
+    /// What would be decided of a pool at this moment by settings that are not set.
+    ///
+    /// # Errors
+    ///
+    /// As of [`set_scale`](Self::set_scale).
+    pub fn try_scale(&self, pool: &str, settings: &ScaleSettings) -> ClientResult<ScaleTryView> {
+        self.post(&pool_path("scale", pool, "try"), settings)
+    }
+
+    /// Lets autoscaling do what it asks for; returns how it stands then.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached or cannot save that, or nothing waits for approval (`nothing_to_approve`).
+    pub fn approve_scale(&self, pool: &str) -> ClientResult<ScaleView> {
+        self.post(&pool_path("scale", pool, "approve"), &())
     }
 
     /// The pools that keep copies.

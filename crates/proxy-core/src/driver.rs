@@ -14,6 +14,7 @@ use crate::pool::grain_counts::RingCounted;
 use crate::request::input::take_input;
 use crate::request::whole::{answer_own_address, answer_stats};
 use crate::ring::Told;
+use crate::stats::latency::Histogram;
 use crate::stats::process::ProcessStats;
 use crate::steps::set_step;
 use crate::under_way::deletions::go_on_with_deletions;
@@ -75,7 +76,12 @@ impl ProxyCore {
         let backends = (0..).zip(pool.list()?.backends());
         let down = backends.filter(|(_, id)| !self.backends.is_in_use(**id));
         let down = down.map(|(server, _)| server).collect();
-        Some(pool.grains.as_ref()?.counted(now, down))
+        let mut answers = Histogram::default();
+        let backends = pool.list()?.backends().iter();
+        for backend in backends.filter_map(|id| self.backends.get(*id)) {
+            answers.add(&backend.stopwatch.latency().answer);
+        }
+        Some(pool.grains.as_ref()?.counted(now, down, answers))
     }
 
     /// A turn is over: acknowledges steps before which nothing is under way any more, and hands over records that are due.

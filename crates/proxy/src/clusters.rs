@@ -9,7 +9,7 @@ use evenkeel_control::rings::{FollowedRing, GrainCounted, RingCounts, RingWish};
 use evenkeel_control::{FollowedPool, LoadReport, MemberKind, PoolStep};
 use evenkeel_member::access::Access;
 use evenkeel_member::{MemberConfig, MemberEvent, MemberHandle, Report};
-use evenkeel_proxy_core::{MapSource, PlannedRing, RingCounted, Told, ToldBundle};
+use evenkeel_proxy_core::{Histogram, MapSource, PlannedRing, RingCounted, Told, ToldBundle};
 use evenkeel_runtime::{Clock, UsageError};
 use evenkeel_schemes::copies::Switch;
 use evenkeel_types::{BootId, Epoch, Instant};
@@ -112,6 +112,8 @@ struct FollowedState {
     refused: Option<BundlePlan>,
     /// The slot for which its counts are wanted.
     wanted: Option<u64>,
+    /// How long servers had taken to answer when that was last told.
+    answers: Option<Histogram>,
 }
 
 impl FollowedState {
@@ -145,6 +147,13 @@ impl FollowedState {
                 plan: self.told_bundle().map(|told| told.plan),
             }),
         }
+    }
+
+    /// The 99th percentile of answer times since this was last asked.
+    fn p99_since(&mut self, answers: Histogram) -> Option<u64> {
+        let before = self.answers.replace(answers.clone())?;
+        let since = answers.since(&before);
+        (since.count() > 0).then(|| since.quantile_us(0.99))
     }
 
     fn ring(&self) -> Option<&Arc<PlannedRing>> {
@@ -224,7 +233,11 @@ impl Followed {
                 sum(slot, all.collect::<Option<Vec<_>>>()?)
             };
             // Who has not got them asks again.
-            let counts = state.wanted.filter(|_| has_room).and_then(counted);
+            let counted = state.wanted.filter(|_| has_room).and_then(counted);
+            let counts = counted.map(|(counts, answers)| RingCounts {
+                p99_us: state.p99_since(answers),
+                ..counts
+            });
             has_room &= counts.is_none();
             state.wanted = state.wanted.filter(|_| counts.is_none());
             let plan = state.ring().map_or(0, |ring| ring.number());
@@ -241,29 +254,33 @@ impl Followed {
 }
 
 /// What all workers have counted together; `None` if not all of the same ring.
-fn sum(slot: u64, all: Vec<RingCounted>) -> Option<RingCounts> {
+fn sum(slot: u64, all: Vec<RingCounted>) -> Option<(RingCounts, Histogram)> {
     let RingCounted { plan, moved, .. } = *all.first()?;
     let mut grains: BTreeMap<u32, GrainCounted> = BTreeMap::new();
     let (mut micros, mut down) = (0, BTreeSet::new());
+    let mut answers = Histogram::default();
     for counted in all {
         if (counted.plan, counted.moved) != (plan, moved) {
             return None;
         }
         micros = counted.micros.max(micros);
         down.extend(counted.down);
+        answers.add(&counted.answers);
         for of in counted.grains {
             let sum = grains.entry(of.0).or_insert(GrainCounted(of.0, 0, 0, 0, 0));
             *sum = GrainCounted(of.0, sum.1 + of.1, sum.2 + of.2, sum.3 + of.3, sum.4 + of.4);
         }
     }
-    Some(RingCounts {
+    let counts = RingCounts {
         slot,
         plan,
         moved,
         micros,
         grains: grains.into_values().collect(),
         down: down.into_iter().collect(),
-    })
+        p99_us: None,
+    };
+    Some((counts, answers))
 }
 
 impl Clusters {

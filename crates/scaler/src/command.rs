@@ -112,6 +112,8 @@ mod tests {
     use super::*;
     use crate::scripts::{ends, script};
     use std::fs;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
     use tempfile::{TempDir, tempdir};
 
     /// An actuator whose program is this script. The folder is the script's first word, `$d`.
@@ -154,6 +156,31 @@ esac
         assert_eq!(actuator.list().unwrap(), listed);
         for _ in 0..2 {
             actuator.remove("main-1").unwrap();
+        }
+        assert_eq!(actuator.list().unwrap(), BTreeMap::new());
+    }
+
+    #[test]
+    fn the_program_that_the_page_shows_runs_memcacheds() {
+        let page = include_str!("../../../docs/scaling.md");
+        let (_, shown) = page.split_once("```sh\n#!/bin/sh\n").expect("a program");
+        let (body, _) = shown.split_once("```").expect("it ends");
+        let folder = tempdir().unwrap();
+        let mut actuator = CommandActuator::new(script(folder.path(), "our-scaler", body));
+        assert_eq!(actuator.list().unwrap(), BTreeMap::new());
+        let address = actuator.add("main-1").unwrap();
+        assert_eq!(actuator.add("main-1").unwrap(), address);
+        let mut server = TcpStream::connect(&address).unwrap();
+        server.write_all(b"version\r\nquit\r\n").unwrap();
+        let mut said = String::new();
+        server.read_to_string(&mut said).unwrap();
+        assert!(said.starts_with("VERSION "), "{said}");
+        let other = actuator.add("main-2").unwrap();
+        let listed = [("main-1", address), ("main-2", other)];
+        let listed = listed.map(|(name, at)| (name.to_owned(), at));
+        assert_eq!(actuator.list().unwrap(), BTreeMap::from(listed));
+        for name in ["main-1", "main-2", "main-2"] {
+            actuator.remove(name).unwrap();
         }
         assert_eq!(actuator.list().unwrap(), BTreeMap::new());
     }

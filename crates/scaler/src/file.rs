@@ -125,6 +125,20 @@ mod tests {
     }
 
     #[test]
+    fn the_files_that_the_page_shows_are_some() {
+        let page = include_str!("../../../docs/scaling.md");
+        let shown = page.split("```toml\n").skip(1);
+        let shown = shown.map(|rest| rest.split_once("```").expect("it ends").0);
+        let mut read = 0;
+        for text in shown {
+            let chosen: Result<Chosen, _> = toml::from_str(text);
+            assert!(chosen.is_ok(), "{text}: {chosen:?}");
+            read += 1;
+        }
+        assert_eq!(read, 2);
+    }
+
+    #[test]
     fn what_is_wrong_with_a_file_is_said() {
         for (text, what) in [
             ("", "wanted"),

@@ -16,6 +16,7 @@ mod run;
 mod scripts;
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -27,7 +28,7 @@ pub use process::{ProcessActuator, START_WITHIN, STOP_WITHIN};
 pub use run::OUTPUT_LEN_MAX;
 
 /// Starts and stops servers by name.
-pub trait Actuator: Send {
+pub trait Actuator: Debug + Send {
     /// Starts a server, unless one of this name runs. Gives its address, `HOST:PORT`.
     ///
     /// # Errors

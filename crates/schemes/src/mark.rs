@@ -4,6 +4,8 @@
 //! for the format, a letter for the kind, and sixteen hexadecimal digits that differ from mark to mark. Whatever has these flags is taken
 //! for a mark, also one of a format or kind that this version does not know: it is somebody else's placeholder, or lock, then.
 
+use evenkeel_protocol::Reply;
+
 /// The client flags of every mark: `EVKL`.
 pub const FLAGS: u32 = 0x4556_4B4C;
 
@@ -35,6 +37,15 @@ const DIGITS: &[u8; 16] = b"0123456789abcdef";
 /// CAS unique. A server without meta commands, of a version that does not tell it, or started without uniques (`-C`) shows itself by its
 /// answer: there a fill would cover what others have written meanwhile.
 pub const TRIAL: &[u8] = b"ms \x01trial 0 c T-1\r\n\r\n";
+
+/// Whether a server that answers a [trial](TRIAL) so can hold marks. One that has no memory for it may.
+pub fn passes_trial(reply: &Reply<'_>) -> bool {
+    match reply {
+        Reply::Meta(meta) => meta.flags.unsigned(b'c').is_some_and(|unique| unique > 0),
+        Reply::ServerError(_) => true,
+        _ => false,
+    }
+}
 
 /// Whether an item with these client flags is a mark.
 #[inline]

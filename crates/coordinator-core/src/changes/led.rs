@@ -8,7 +8,9 @@ use super::bundles::LedBundle;
 use super::ring_reach::Reach;
 use super::ring_slots::Slots;
 use super::rings::LedRing;
+use super::scaled::Scaling;
 use crate::limits::{CLOSING_MIN, PAUSE_MAX, RING_JOIN_LOOK};
+use crate::scale::Measures;
 
 /// A change that is led here.
 #[derive(Debug)]
@@ -20,6 +22,10 @@ pub(super) struct Led {
     pub(super) bundle: Option<LedBundle>,
     /// What the ring carries.
     pub(super) slots: Slots,
+    /// What the last slot that enough proxies have told of says of the number of its servers, and when that was over.
+    pub(super) measured: Option<(Instant, Measures)>,
+    /// How the number of its servers follows that, where an operator has set it up.
+    pub(super) scaling: Option<Scaling>,
     /// Which of its servers are not reached.
     pub(super) reach: Reach,
     /// One of them is dead, and goes as soon as no plan is under way.
@@ -41,6 +47,8 @@ impl Led {
             ring: None,
             bundle: None,
             slots: Slots::default(),
+            measured: None,
+            scaling: None,
             reach: Reach::default(),
             has_dead: false,
             is_restored: false,

@@ -44,6 +44,9 @@ mod ring_steps;
 mod ring_view;
 mod rings;
 mod saved;
+mod scale_view;
+mod scaled;
+mod scaling;
 mod view;
 mod words;
 
@@ -61,6 +64,7 @@ use crate::limits::{
 use event::Journal;
 use led::Led;
 use rings::Strangers;
+use scaled::Scaled;
 
 pub use bundle_orders::BundleSwitchRequest;
 pub use bundle_view::{BundleView, BundleWishView, BundlesView};
@@ -75,6 +79,8 @@ pub use ring_view::{
 };
 pub use rings::LedRing;
 pub use saved::{SavedChange, SavedChanges, SavedFollower};
+pub use scale_view::{ScaleEventsBody, ScaleTryView, ScaleView, ScalesView};
+pub use scaled::{LedScale, ScaleCounts, ScaleEvent, ScaleWork};
 pub use view::{
     BeginRequest, ChangeView, ChangesView, FollowerView, ForgottenPoolView, PlanServerView,
     PlanView, RemovedProxyView,
@@ -97,6 +103,7 @@ pub(crate) struct Changes {
     /// Those that follow, by name. At most [`PROXIES_MAX`].
     proxies: BTreeMap<String, Life>,
     strangers: Strangers,
+    scaled: Scaled,
     journal: Journal,
 }
 
@@ -144,6 +151,7 @@ impl Changes {
             pools: BTreeMap::new(),
             proxies: BTreeMap::new(),
             strangers: Strangers::default(),
+            scaled: Scaled::default(),
             journal: Journal::default(),
         }
     }
@@ -402,6 +410,7 @@ impl Changes {
             self.withdraw_overdue(now, &pool);
         }
         self.end_slots(now);
+        self.scale(now);
     }
 
     fn withdraw_overdue(&mut self, now: Now, pool: &str) {
@@ -434,7 +443,8 @@ impl Changes {
             .pools
             .values()
             .filter_map(|led| led.may_be_dead_at(now));
-        overdue.chain(resting).chain(slots).chain(dead).min()
+        let all = overdue.chain(resting).chain(slots).chain(dead);
+        all.chain(self.scale_due()).min()
     }
 
     /// What a proxy is told, whose heartbeat was taken in, and whether it is to report
@@ -493,6 +503,9 @@ impl Changes {
         }
         for led in self.pools.values_mut() {
             led.reach.notice_pause(now);
+            if let Some(scaling) = &mut led.scaling {
+                scaling.notice_pause(now);
+            }
         }
         self.strangers.notice_pause(now);
     }

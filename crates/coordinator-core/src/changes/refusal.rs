@@ -170,6 +170,14 @@ pub enum ChangeRefusal {
         /// What is wrong.
         why: String,
     },
+    /// Autoscaling has not decided anything of which it asks whether it may.
+    #[error(
+        "nothing of the autoscaling of pool {pool} waits for approval: `evenkeel scale show {pool}`"
+    )]
+    NothingToApprove {
+        /// The pool.
+        pool: String,
+    },
     /// Proxies follow it.
     #[error(
         "{known} {proxies} pool {pool}: take it out of their files, or end them, before it is forgotten",

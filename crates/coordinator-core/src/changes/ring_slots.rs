@@ -204,6 +204,8 @@ pub(super) struct Slot {
     pub followers: usize,
     /// Servers that some proxy does not ask, since they do not answer. Then nothing is planned: they are not idle.
     pub down: BTreeSet<u16>,
+    /// The greatest 99th percentile of answer times that a proxy has told, in microseconds.
+    pub p99_us: Option<u64>,
     /// What each server carried; `None` where too few had told.
     pub carried: Option<Carried>,
 }
@@ -301,6 +303,8 @@ impl Slots {
             (*slot == number).then_some(rates)
         });
         let newest = self.told.values().map(|told| &told.newest);
+        let of_number = newest.clone().filter(|newest| newest.slot == number);
+        let p99_us = of_number.filter_map(|newest| newest.p99_us).max();
         let down = newest.flat_map(|told| told.down.iter().copied());
         let shares = ring.shares();
         // Servers that own nothing may be away.
@@ -331,6 +335,7 @@ impl Slots {
             told,
             followers: followers.len(),
             down,
+            p99_us,
             carried,
         });
     }
@@ -536,6 +541,7 @@ mod tests {
             micros: 1_000_000,
             grains: vec![GrainCounted(before as u32 - 1, 1, 1, 1, 1)],
             down: Vec::new(),
+            p99_us: None,
         };
         assert!(slots.hear("p", BootId(1), &counts, (1, false), (12, before)));
         slots.end(Instant(1), (&small, (1, true), true), &["p"]);

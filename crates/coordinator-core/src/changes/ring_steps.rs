@@ -10,6 +10,7 @@ use evenkeel_types::random::SplitMix64;
 use evenkeel_types::{BootId, Instant, Now};
 
 use super::rings::{Ordered, first_ring};
+use super::scaling::measures_of;
 use super::{ChangeNews, ChangeRefusal, Changes, Led, LedRing, RingMode, RingSettingsRequest};
 use crate::limits::YOUNG_FOR;
 
@@ -98,6 +99,9 @@ impl Led {
             settings.mode == RingMode::Automatic && settings.proxies == followers.len();
         let of = (ring.plan.number, step.stage >= Stage::Warming);
         self.slots.end(now, (&present, of, rests), &followers);
+        let newest = self.slots.last.as_ref();
+        let measures = newest.and_then(|slot| measures_of(slot, &present));
+        self.measured = measures.map(|it| (now, it)).or(self.measured);
         let next = || {
             let planned = Ordered::Moves(self.slots.planned());
             ring.next(step.stage, planned).ok()

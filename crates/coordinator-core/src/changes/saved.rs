@@ -8,7 +8,8 @@ use evenkeel_schemes::change::{Change, VERSION_MAX};
 use evenkeel_types::{BootId, Instant};
 use serde::{Deserialize, Serialize};
 
-use super::{Changes, Led, LedBundle, LedRing, Life};
+use super::scaled::Scaling;
+use super::{Changes, Led, LedBundle, LedRing, LedScale, Life};
 use crate::limits::{FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, PROXIES_MAX};
 
 /// The changes of pools that a coordinator leads.
@@ -36,6 +37,9 @@ pub struct SavedChange {
     /// The plan of its copies, in a pool that keeps some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle: Option<LedBundle>,
+    /// How the number of the ring's servers follows what is measured, where an operator has set it up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<LedScale>,
 }
 
 /// The process that has a proxy's name.
@@ -66,10 +70,10 @@ impl SavedChanges {
         if self.proxies.values().any(is_long) {
             return Some("a proxy has too many former lives");
         }
-        (self.pools.values()).find_map(|saved| self.contradiction_of(saved))
+        (self.pools.iter()).find_map(|(pool, saved)| self.contradiction_of(pool, saved))
     }
 
-    fn contradiction_of(&self, saved: &SavedChange) -> Option<&'static str> {
+    fn contradiction_of(&self, pool: &str, saved: &SavedChange) -> Option<&'static str> {
         let change = &saved.change;
         let step = change.step();
         if !(1..=VERSION_MAX).contains(&step.version) {
@@ -95,6 +99,14 @@ impl SavedChanges {
                 return bundle;
             }
         }
+        if let Some(scale) = &saved.scale {
+            if saved.ring.is_none() {
+                return Some("a pool without a ring is scaled");
+            }
+            if let Some(what) = scale.contradiction(pool) {
+                return Some(what);
+            }
+        }
         let is_known = |(name, boot): (&String, BootId)| {
             let known = self.proxies.get(name);
             known.is_some_and(|known| known.boot == boot)
@@ -118,6 +130,7 @@ impl Changes {
             change: saved.change,
             ring: saved.ring,
             bundle: saved.bundle,
+            scaling: saved.scale.map(|scale| Scaling::restored(now, scale)),
             is_restored: true,
             is_taken_over: saved.taken_over,
             ..Led::new(now)
@@ -145,6 +158,7 @@ impl Changes {
             taken_over: led.is_taken_over,
             ring: led.ring.clone(),
             bundle: led.bundle.clone(),
+            scale: led.scaling.as_ref().map(|scaling| scaling.led.clone()),
         };
         let follower = |life: &Life| SavedFollower {
             boot: life.boot,

@@ -17,6 +17,7 @@ use evenkeel_types::{BootId, Epoch, Instant, Now, ServerId};
 
 use crate::changes::{
     BundlesView, ChangeCounts, ChangeEvent, ChangeRefusal, Changes, ChangesView, RingsView,
+    ScaleCounts, ScaleEvent, ScaleWork, ScalesView,
 };
 use crate::cluster_hot_keys::{
     ClusterHotKeyEvents, ClusterHotKeys, ClusterHotKeysView, HotKeyEventCounts,
@@ -35,6 +36,7 @@ use crate::plans::{
     SavedPlans,
 };
 use crate::quarantine::{Deaths, QuarantinedView, quarantined};
+use crate::scale::Outcome;
 use crate::state::{RestoreError, SavedState, StateError};
 use crate::takeover::Takeover;
 use crate::view::{ProxiesView, ServersView};
@@ -254,6 +256,19 @@ impl CoordinatorCore {
         self.members.unheard(now)
     }
 
+    /// An actuator has said what it runs: the address of each server by name, or nothing of use. After an act that is to be told before
+    /// what came of it.
+    pub fn handle_listed(&mut self, now: Instant, listed: Option<BTreeMap<String, String>>) {
+        self.changes.hear_listed(now, listed);
+    }
+
+    /// An act of an actuator's for a pool, or a trial of a new server, has come to its end.
+    pub fn handle_acted(&mut self, now: Now, pool: &str, outcome: Outcome) {
+        self.notice_pause(now.monotonic);
+        self.changes.hear_acted(now, pool, outcome);
+        self.finish(now);
+    }
+
     /// All workers of that process of a server have answered a hello.
     pub fn handle_reached(&mut self, now: Instant, id: ServerId, boot: BootId) {
         self.counters.reached += u64::from(self.members.handle_reached(now, id, boot));
@@ -344,6 +359,32 @@ impl CoordinatorCore {
     /// The pools that keep copies, to be shown.
     pub fn bundles(&self, now: Instant) -> BundlesView {
         self.changes.bundles(now)
+    }
+
+    /// How the numbers of servers of rings follow what is measured, to be shown.
+    pub fn scales(&self, now: Instant) -> ScalesView {
+        self.changes.scales(now)
+    }
+
+    /// The last [`limits::CHANGE_EVENTS_MAX`] decisions about numbers of servers, oldest first. Those of a former process are not among them.
+    pub fn scale_events(&self) -> impl ExactSizeIterator<Item = &ScaleEvent> {
+        self.changes.scale_events()
+    }
+
+    /// Counts of these since the process started.
+    pub fn scale_counts(&self) -> ScaleCounts {
+        self.changes.scale_counts()
+    }
+
+    /// What an actuator is to be asked next, if anything: once what was decided is saved. Its answers go to
+    /// [`handle_listed`](Self::handle_listed) and [`handle_acted`](Self::handle_acted).
+    pub fn scale_work(&self, now: Instant) -> Option<ScaleWork> {
+        self.changes.scale_work(now)
+    }
+
+    /// The places of new servers that are to be tried now, each with its pool, likewise.
+    pub fn scale_trials(&self) -> Vec<(String, String)> {
+        self.changes.scale_trials()
     }
 
     /// The plan of a pool's ring that was begun last.

@@ -2,6 +2,16 @@
 
 use core::time::Duration;
 
+/// Distance of decisions that no act asks for.
+pub const LOOK: Duration = Duration::from_secs(1);
+
+/// What is measured in a slot of a ring is used for so many slots. In one in which the ring changes nothing is measured, and the one after it
+/// has to end.
+pub const MEASURED_SLOTS: u32 = 3;
+
+/// Distance of questions what an actuator runs: a server that ends by itself counts no more when the ring loses it, so this is for strays.
+pub const LIST_EVERY: Duration = Duration::from_secs(30);
+
 /// How long a threshold is passed before anything is done, where an operator says nothing: the paper's "predefined period". Bursts of a few
 /// seconds are over by then.
 pub const SUSTAIN: Duration = Duration::from_secs(30);

@@ -66,7 +66,7 @@ impl Measure {
     }
 
     /// What was measured of it; none where that is no number that it can have.
-    pub(super) fn of(self, measures: &Measures) -> Option<f64> {
+    pub fn of(self, measures: &Measures) -> Option<f64> {
         let value = match self {
             Measure::RequestsPerServer => measures.requests_per_server,
             Measure::BusiestShare => measures.busiest_share,

@@ -210,6 +210,14 @@ fn in_range(
 }
 
 impl ScaleMode {
+    /// All of them, in order.
+    pub const ALL: [ScaleMode; 4] = [
+        ScaleMode::Off,
+        ScaleMode::Observe,
+        ScaleMode::Approve,
+        ScaleMode::Automatic,
+    ];
+
     /// Its name everywhere; stable.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -224,5 +232,14 @@ impl ScaleMode {
 impl fmt::Display for ScaleMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
+    }
+}
+
+impl core::str::FromStr for ScaleMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = ScaleMode::ALL.into_iter().find(|it| it.as_str() == text);
+        known.ok_or_else(|| format!("{text:?} is none of off, observe, approve, automatic"))
     }
 }

@@ -150,6 +150,10 @@ pub struct Account {
     pub server_ms: u64,
     /// The same of servers that observed decisions would have added, less those of servers that they would have removed.
     pub would_ms: i64,
+    /// Milliseconds that were counted.
+    pub counted_ms: u64,
+    /// The most servers that there were at a time.
+    pub most: u64,
     #[serde(skip)]
     counted_until: Option<Instant>,
 }
@@ -249,8 +253,8 @@ impl Phase {
         }
     }
 
-    /// The server that it is about.
-    fn server(&self) -> Option<&str> {
+    /// The name of the server that it is about.
+    pub fn server(&self) -> Option<&str> {
         match self {
             Phase::Starting { name, .. }
             | Phase::Joining { name, .. }
@@ -272,6 +276,11 @@ impl Scale {
             would: 0,
             account: Account::default(),
         }
+    }
+
+    /// The pool's name.
+    pub fn pool(&self) -> &str {
+        &self.pool
     }
 
     /// What it does at present.
@@ -365,11 +374,19 @@ impl Scale {
 }
 
 impl Account {
+    /// Milliseconds that servers would have run more if there had always been as many as there were at most.
+    pub fn saved_ms(&self) -> u64 {
+        let of_most = self.most.saturating_mul(self.counted_ms);
+        of_most.saturating_sub(self.server_ms)
+    }
+
     /// Time has passed with so many servers.
     pub(super) fn count(&mut self, now: Instant, servers: usize, would: i64) {
         let since = self.counted_until.replace(now).unwrap_or(now);
         let passed = u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX);
         let servers = servers as u64;
+        self.counted_ms = self.counted_ms.saturating_add(passed);
+        self.most = self.most.max(servers);
         self.server_ms = self
             .server_ms
             .saturating_add(passed.saturating_mul(servers));

@@ -258,7 +258,7 @@ fn a_state_that_was_lost_gives_no_name_twice() {
     story.after(1);
     assert_eq!(story.after(30).act, Some(Act::Start { name: "p-5".into() }));
     let forged = r#"{"pool": "p", "named": 4, "failures": 0, "would": 0,
-        "account": {"server_ms": 0, "would_ms": 0},
+        "account": {"server_ms": 0, "would_ms": 0, "counted_ms": 0, "most": 0},
         "phase": {"is": "starting", "name": "p-5", "more": 0}}"#;
     let forged: Scale = serde_json::from_str(forged).unwrap();
     assert!(forged.contradiction().is_some());

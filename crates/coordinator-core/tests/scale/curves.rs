@@ -37,6 +37,11 @@ impl Run {
         self.servers.iter().copied().max().expect("it has lasted")
     }
 
+    /// Hours that all servers have run together.
+    fn hours(&self) -> f64 {
+        self.servers.iter().sum::<usize>() as f64 / 3_600.0
+    }
+
     /// Seconds in which a server had more than the upper threshold.
     fn over(&self, upper: f64) -> usize {
         self.each.iter().filter(|each| **each > upper).count()
@@ -46,11 +51,14 @@ impl Run {
         let each_five = self.servers.iter().step_by(300);
         let line: Vec<String> = each_five.map(usize::to_string).collect();
         println!(
-            "{name}: servers each 5 minutes {}; {} changes, {} turns, {} s above {UPPER}",
+            "{name}: servers each 5 minutes {}; {} changes, {} turns, {} s above {UPPER}; {:.1} server hours, {:.1} by {} servers",
             line.join(" "),
             self.changes.len(),
             self.turns(),
-            self.over(UPPER)
+            self.over(UPPER),
+            self.hours(),
+            (self.most() * self.servers.len()) as f64 / 3_600.0,
+            self.most()
         );
     }
 }
@@ -188,6 +196,7 @@ fn a_ramp_is_followed_up_and_down_and_turns_once() {
     assert_eq!(run.at_minute(239), 2);
     assert_eq!(run.turns(), 1);
     assert_eq!(run.changes.len(), 6);
+    assert!(run.hours() < 0.75 * (run.most() * 4) as f64);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::worker::ProxyCore;
 use core::mem;
 use core::time::Duration;
 use evenkeel_protocol::{Hello, Reply};
+use evenkeel_schemes::mark;
 use evenkeel_types::{Epoch, Instant};
 
 /// The peer said who it is.
@@ -47,7 +48,7 @@ pub(crate) fn greeted(
             return Err(Unfit);
         }
         (Peer::Memcached, reply) if backend.awaits_trial() => {
-            if holds_marks(reply) {
+            if mark::passes_trial(reply) {
                 backend.holds_marks();
                 return Ok(());
             }
@@ -80,15 +81,6 @@ pub(crate) fn greeted(
     catch_up(core, now, id);
     core.backends.write(&mut core.outbox, id);
     Ok(())
-}
-
-/// Whether a server that answers a [trial](evenkeel_schemes::mark::TRIAL) so can hold marks. One that has no memory for it may.
-fn holds_marks(reply: &Reply<'_>) -> bool {
-    match reply {
-        Reply::Meta(meta) => meta.flags.unsigned(b'c').is_some_and(|unique| unique > 0),
-        Reply::ServerError(_) => true,
-        _ => false,
-    }
 }
 
 /// A server has answered the greeting.

@@ -2,6 +2,7 @@
 
 use crate::ring::PlannedRing;
 use crate::stats::counters::Tally;
+use crate::stats::latency::Histogram;
 use evenkeel_control::rings::GrainCounted;
 use evenkeel_types::Instant;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ impl GrainCounts {
     }
 
     /// All that was counted, and for how many microseconds.
-    pub fn counted(&self, now: Instant, down: Vec<u16>) -> RingCounted {
+    pub fn counted(&self, now: Instant, down: Vec<u16>, answers: Histogram) -> RingCounted {
         let is_any = |of: &&GrainCounted| of.1 + of.3 > 0;
         let micros = now.since(self.since).as_micros();
         RingCounted {
@@ -58,6 +59,7 @@ impl GrainCounts {
             moved: self.of.1,
             micros: u64::try_from(micros).unwrap_or(u64::MAX),
             down,
+            answers,
             grains: self.counts.iter().filter(is_any).copied().collect(),
         }
     }
@@ -76,4 +78,7 @@ pub struct RingCounted {
     pub grains: Vec<GrainCounted>,
     /// Servers, by their places in the list, that are out of use.
     pub down: Vec<u16>,
+    /// How long requests have taken from when they were written to a server to when they were answered, since the worker began or counts
+    /// were set back.
+    pub answers: Histogram,
 }

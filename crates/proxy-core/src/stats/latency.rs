@@ -91,6 +91,16 @@ impl Histogram {
         self.sum_us += other.sum_us;
     }
 
+    /// What was counted since there was another one. Of what was taken back meanwhile there is none.
+    pub fn since(&self, before: &Histogram) -> Histogram {
+        let mut since = self.clone();
+        for (count, before) in since.counts.iter_mut().zip(&before.counts) {
+            *count = count.saturating_sub(*before);
+        }
+        since.sum_us = since.sum_us.saturating_sub(before.sum_us);
+        since
+    }
+
     /// How many times were counted.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
@@ -359,5 +369,7 @@ mod tests {
             (twice.count(), twice.sum_us()),
             (20_000, 2 * histogram.sum_us())
         );
+        assert_eq!(twice.since(&histogram), histogram);
+        assert_eq!(histogram.since(&twice), Histogram::default());
     }
 }

@@ -7,6 +7,7 @@ mod random;
 mod ring_servers;
 mod ring_slots;
 mod rings;
+mod scaling;
 
 use super::*;
 use evenkeel_control::bundles::{BundlePlan, BundleWish, FollowedBundle};

@@ -171,6 +171,8 @@ impl World {
                 micros: counted.micros,
                 grains: counted.grains,
                 down: counted.down,
+                // No ring here is scaled by it.
+                p99_us: None,
             });
         }
     }

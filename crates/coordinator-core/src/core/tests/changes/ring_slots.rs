@@ -12,16 +12,18 @@ const SLOT_MS: u64 = 1000;
 const RATE: u64 = 1000;
 
 /// A proxy that counts what it is asked for.
-struct Counting {
+pub(super) struct Counting {
     follower: Follower,
     plan: Option<Arc<RingPlan>>,
     /// By which ring it counts, and since when.
     by: (u64, bool),
     since: Instant,
     /// It does not tell.
-    is_mute: bool,
+    pub(super) is_mute: bool,
     /// Servers that a worker of it does not ask.
     down: Vec<u16>,
+    /// How long its servers take.
+    pub(super) p99_us: Option<u64>,
 }
 
 impl Counting {
@@ -33,10 +35,11 @@ impl Counting {
             since: Instant(0),
             is_mute: false,
             down: Vec::new(),
+            p99_us: None,
         }
     }
 
-    fn ring(&self) -> Ring {
+    pub(super) fn ring(&self) -> Ring {
         let plan = self.plan.as_ref().expect("a plan");
         match self.by.1 {
             true => plan.moved().unwrap(),
@@ -67,6 +70,7 @@ impl Counting {
             moved: self.by.1,
             micros: millis * 1000,
             down: self.down.clone(),
+            p99_us: self.p99_us,
             grains: counted
                 .map(|(grain, gets)| GrainCounted(grain, gets, gets, 0, 0))
                 .collect(),
@@ -98,7 +102,7 @@ impl Counting {
     }
 }
 
-fn counting(count: usize) -> (World, Vec<Counting>) {
+pub(super) fn counting(count: usize) -> (World, Vec<Counting>) {
     let mut world = old_world();
     let mut all: Vec<Counting> = (1..=count)
         .map(|n| Counting::new(&format!("p{n}")))
@@ -112,7 +116,7 @@ fn counting(count: usize) -> (World, Vec<Counting>) {
 }
 
 /// Lets so many slots pass, in which all report four times.
-fn pass(world: &mut World, all: &mut [Counting], keys: &[u32], slots: u64) {
+pub(super) fn pass(world: &mut World, all: &mut [Counting], keys: &[u32], slots: u64) {
     for _ in 0..4 * slots {
         world.pass(SLOT_MS / 4);
         hurry(world, all, keys);
@@ -129,7 +133,7 @@ fn hurry(world: &mut World, all: &mut [Counting], keys: &[u32]) {
 }
 
 /// Keys of one server, spread over its grains, and as many others.
-fn keys(ring: &Ring, busy: u16) -> Vec<u32> {
+pub(super) fn keys(ring: &Ring, busy: u16) -> Vec<u32> {
     let mut random = SplitMix64::new(0x57a7);
     let mut hashes = std::iter::repeat_with(|| random.next_u64() as u32);
     let of_busy = hashes
@@ -140,7 +144,11 @@ fn keys(ring: &Ring, busy: u16) -> Vec<u32> {
     of_busy.into_iter().chain(hashes.take(100)).collect()
 }
 
-fn set(world: &mut World, mode: RingMode, proxies: usize) -> Result<RingView, ChangeRefusal> {
+pub(super) fn set(
+    world: &mut World,
+    mode: RingMode,
+    proxies: usize,
+) -> Result<RingView, ChangeRefusal> {
     let request = RingSettingsRequest {
         mode: Some(mode),
         proxies: Some(proxies),

@@ -1,0 +1,275 @@
+//! Servers of a ring come and go by themselves: real memcacheds, a proxy, and a coordinator that is killed while one starts and while one
+//! leaves.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::ops::DerefMut;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use evenkeel_testkit::{Client, Memcached, Process, Signal, evenkeel, http, poll_until};
+use serde_json::Value;
+
+/// Longer than two tries to add a server: a busy machine may keep requests waiting, so that the ring takes the first one back.
+const DEADLINE: Duration = Duration::from_secs(180);
+
+/// Requests per second and server that any machine passes.
+const EXCEEDED: &str = "1..2";
+
+/// Such that none comes near.
+const NEVER: &str = "1e11..1e12";
+
+/// The servers that the ring begins with, which nobody started for it.
+const BY_HAND: usize = 2;
+
+/// A memcached that waits for a file before it listens.
+const SLOW_MEMCACHED: &str = r#"#!/bin/sh
+echo "$MEMCACHED_PORT_FILENAME" >> "$FOLDER/starts"
+while [ ! -e "$FOLDER/go" ]; do sleep 0.02; done
+exec memcached "$@"
+"#;
+
+struct World {
+    folder: tempfile::TempDir,
+    coordinator: Process,
+}
+
+impl World {
+    fn new() -> World {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path();
+        let program = script(path);
+        let scaler = format!(
+            "[process]\nprogram = '{}'\narguments = ['-u', 'root', '-t', '1']\nfolder = '{}'\n",
+            program.display(),
+            path.join("servers").display()
+        );
+        fs::write(path.join("scaler.toml"), scaler).expect("room");
+        let coordinator = coordinator(path, "127.0.0.1:0");
+        World {
+            folder,
+            coordinator,
+        }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.coordinator.address()
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address())
+    }
+
+    /// It is killed, and another goes on from what it has saved.
+    fn kill_coordinator(&mut self) {
+        let address = self.address().to_string();
+        self.coordinator.kill();
+        self.coordinator = coordinator(self.folder.path(), &address);
+    }
+
+    fn get(&self, path: &str) -> Option<Value> {
+        let (_, body) = http::get(self.address(), path).ok()?;
+        serde_json::from_str(&body).ok()
+    }
+
+    fn scale(&self) -> Option<Value> {
+        self.get("/api/v1/scale")?["pools"].get(0).cloned()
+    }
+
+    fn wait_for(&self, phase: &str) {
+        poll_until(DEADLINE, phase, || {
+            (self.scale()?["phase"]["is"] == phase).then_some(())
+        });
+    }
+
+    /// Whether nothing of a ring is at an address, or on its way there or away from there.
+    fn has_left(&self, address: &str) -> bool {
+        poll_until(DEADLINE, "the ring to be told", || {
+            let ring = self.get("/api/v1/rings")?["rings"].get(0).cloned()?;
+            let change = &ring["change"];
+            let mut servers = ring["servers"].as_array()?.iter();
+            let share = servers.find(|it| it["name"] == address)?["share"].as_f64()?;
+            Some(share == 0.0 && change["stage"] == "done" && change["goal"] == "done")
+        })
+    }
+
+    /// How many servers the actuator has started. None twice.
+    fn starts(&self) -> usize {
+        let starts = fs::read_to_string(self.folder.path().join("starts"));
+        let starts = starts.unwrap_or_default();
+        let names: BTreeSet<&str> = starts.lines().collect();
+        assert_eq!(names.len(), starts.lines().count(), "{starts}");
+        names.len()
+    }
+
+    /// Where the one server is that the actuator runs.
+    fn added(&self) -> Option<String> {
+        let listed = self.get("/api/v1/scale")?["listed"].clone();
+        let mut listed = listed.as_object()?.values();
+        let address = listed.next()?.as_str()?.to_owned();
+        listed.next().is_none().then_some(address)
+    }
+
+    fn evenkeel(&self, arguments: &[&str]) -> String {
+        let output = Command::new(env!("CARGO_BIN_EXE_evenkeel"))
+            .args(arguments)
+            .args(["--coordinator", &self.url()])
+            .output()
+            .expect("the program was built for this test");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+impl Drop for World {
+    /// What it runs ends with a coordinator that is asked to end.
+    fn drop(&mut self) {
+        self.coordinator.signal(Signal::Terminate);
+        let _ = self.coordinator.deref_mut().wait(DEADLINE);
+    }
+}
+
+fn coordinator(folder: &Path, address: &str) -> Process {
+    let file = |name: &str| folder.join(name).display().to_string();
+    let arguments = ["--state", &file("state"), "--scaler", &file("scaler.toml")];
+    evenkeel::coordinator_at(address, &arguments)
+}
+
+/// Another process writes it, as what is open for writing anywhere cannot be started.
+fn script(folder: &Path) -> PathBuf {
+    let path = folder.join("slow-memcached");
+    let text = SLOW_MEMCACHED.replace("$FOLDER", &folder.display().to_string());
+    let written = Command::new("sh")
+        .args(["-c", "printf '%s' \"$1\" > \"$0\" && chmod 755 \"$0\""])
+        .arg(&path)
+        .arg(text)
+        .status();
+    assert!(written.expect("a shell is there").success());
+    path
+}
+
+fn is_there(address: &str) -> bool {
+    TcpStream::connect(address).is_ok()
+}
+
+/// Asks and stores until it is told to stop. Says how many requests failed.
+fn load(proxy: SocketAddr, stop: &AtomicBool) -> usize {
+    let mut client = Client::connect(proxy);
+    let (mut failed, mut n) = (0, 0);
+    while !stop.load(Ordering::Relaxed) {
+        let key = format!("key{}", n % 500);
+        failed += usize::from(client.set(&key, b"value") != "STORED");
+        // A miss is none: what is not asked for while a part moves is left behind.
+        client.get(&key);
+        n += 1;
+    }
+    failed
+}
+
+/// A server is added, and removed again when each could carry more than is asked. Each time the coordinator is killed in the middle.
+fn come_and_go(world: &mut World) {
+    let mut settings = vec!["scale", "settings", "main", "--mode", "automatic"];
+    settings.extend([
+        "--min",
+        "2",
+        "--max",
+        "3",
+        "--requests-per-server",
+        EXCEEDED,
+    ]);
+    let waits = [
+        "--sustain-ms",
+        "--cooldown-added-ms",
+        "--cooldown-removed-ms",
+    ];
+    settings.extend(waits.iter().flat_map(|&wait| [wait, "0"]));
+    world.evenkeel(&settings);
+    world.wait_for("starting");
+    poll_until(DEADLINE, "a server to be started", || {
+        (world.starts() == 1).then_some(())
+    });
+    world.kill_coordinator();
+    fs::write(world.folder.path().join("go"), "").expect("room");
+    poll_until(DEADLINE, "three servers", || {
+        (world.scale()?["servers"] == 3).then_some(())
+    });
+    let address = &poll_until(DEADLINE, "its address", || world.added());
+    world.evenkeel(&["scale", "settings", "main", "--requests-per-server", NEVER]);
+    world.wait_for("draining");
+    world.kill_coordinator();
+    poll_until(DEADLINE, "the server to be stopped", || {
+        if is_there(address) {
+            return None;
+        }
+        // It was not stopped before the ring had let go of it.
+        assert!(world.has_left(address));
+        Some(())
+    });
+    poll_until(DEADLINE, "the change to be over", || {
+        let phase = &world.scale()?["phase"]["is"];
+        (phase == "cooling" || phase == "steady").then_some(())
+    });
+}
+
+#[test]
+fn a_server_comes_and_goes_under_load_though_the_coordinator_is_killed_meanwhile() {
+    let servers: Vec<Memcached> = (0..BY_HAND)
+        .map(|_| Memcached::spawn(&["-t", "1"]))
+        .collect();
+    let mut world = World::new();
+    let names: Vec<String> = servers.iter().map(|it| it.address().to_string()).collect();
+    let file = world.folder.path().join("proxy.toml");
+    let text = format!(
+        "[proxy]\nname = \"p1\"\n[pools.main]\nservers = [\"{}\"]\ndistribution = \"adaptive\"\n\
+         request_timeout = \"30s\"\nconnect_timeout = \"30s\"\npool_coordinator = \"{}\"\n",
+        names.join("\", \""),
+        world.url()
+    );
+    fs::write(&file, text).expect("room");
+    let proxy = evenkeel::proxy(&["--config", &file.display().to_string()]);
+    let proxied = proxy.address();
+    world.evenkeel(&[
+        "ring",
+        "settings",
+        "main",
+        "--proxies",
+        "1",
+        "--slot-ms",
+        "1000",
+        "--warming-ms",
+        "0",
+    ]);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let loading = scope.spawn(|| load(proxied, &stop));
+        come_and_go(&mut world);
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(loading.join().expect("it only asks"), 0, "requests failed");
+    });
+    let view = world.get("/api/v1/scale").expect("it answers");
+    assert_eq!(view["listed"], serde_json::json!({}), "{view}");
+    assert_eq!(view["pools"][0]["servers"], BY_HAND);
+    world.starts();
+    let told = world.evenkeel(&["scale", "show", "main"]);
+    assert!(
+        told.contains("pool main: 2 servers, 2 wanted (2 to 3)"),
+        "{told}"
+    );
+    let told = world.evenkeel(&["scale", "events"]);
+    assert!(told.contains("stopping main-"), "{told}");
+    let tried = [
+        "scale",
+        "try",
+        "main",
+        "--requests-per-server",
+        "1..2",
+        "--min",
+        "3",
+    ];
+    let told = world.evenkeel(&tried);
+    assert!(told.contains("would add servers, by 1"), "{told}");
+}

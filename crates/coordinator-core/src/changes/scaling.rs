@@ -1,0 +1,348 @@
+//! Autoscaling of rings, where it meets them: what is seen of a ring, and what comes of the acts that [`decide`] asks for.
+//!
+//! Once a second, and after each act, it is decided what is next. An operator's orders and those of autoscaling go the same way into a ring, so a
+//! server that comes or goes is saved together with the phase that asked for it. What an actuator is to do is only asked for here
+//! ([`scale_work`](Changes::scale_work)): whoever asks is answered when all is saved.
+//!
+//! Servers are known to an actuator, to trials and here by their places, `HOST:PORT`: a ring may know one by another name.
+
+use std::collections::BTreeMap;
+
+use evenkeel_control::rings::{RingPlan, ServerChange};
+use evenkeel_placement::config::Server;
+use evenkeel_placement::ring::Ring;
+use evenkeel_schemes::stage::Stage;
+use evenkeel_types::{Instant, Now};
+
+use super::ring_slots::Slot;
+use super::scale_view::ScaleTryView;
+use super::scaled::{LedScale, ScaleWork, Scaling};
+use super::{ChangeRefusal, Changes, Led, LedRing, RingMode, RingServerRequest, ServerOrder};
+use crate::scale::{
+    Act, Measure, Measures, Outcome, Part, Phase, RingServer, Scale, ScaleMode, ScaleSettings,
+    Seen, decide, limits,
+};
+
+impl LedRing {
+    /// The place of a server, `HOST:PORT`.
+    pub(super) fn place_of(&self, server: u16) -> Option<String> {
+        let servers = &self.plan.placement.servers;
+        servers.get(usize::from(server)).map(place)
+    }
+
+    /// What it is known by that is at a place; the place, where the ring has none there.
+    fn name_at(&self, at: &str) -> String {
+        let mut servers = self.plan.placement.servers.iter();
+        let found = servers.find(|server| place(server) == at);
+        found.map_or_else(|| at.to_owned(), Server::identity)
+    }
+}
+
+/// Where a server is reached.
+fn place(server: &Server) -> String {
+    match server.host.contains(':') {
+        true => format!("[{}]:{}", server.host, server.port),
+        false => format!("{}:{}", server.host, server.port),
+    }
+}
+
+/// The same of what an actuator says.
+fn place_said(address: String) -> String {
+    match address.parse() {
+        Ok(server) => place(&server),
+        // Nothing answers there, so it comes no further than its trial.
+        Err(_) => address,
+    }
+}
+
+/// The server that comes or goes by a plan.
+fn under_way(plan: &RingPlan) -> Option<(u16, Part)> {
+    Some(match plan.server.as_ref()? {
+        ServerChange::Joins { server, .. } => (*server, Part::Comes),
+        ServerChange::Leaves { server, .. } => (*server, Part::Leaves),
+    })
+}
+
+impl Led {
+    /// Servers of the ring, by place, that have anything of it. O(slices + servers).
+    pub(super) fn ring_seen(&self) -> BTreeMap<String, RingServer> {
+        let (Some(ring), step) = (&self.ring, self.change.step()) else {
+            return BTreeMap::new();
+        };
+        let Ok(present) = ring.present(step.stage) else {
+            return BTreeMap::new();
+        };
+        let owning = (0..).zip(present.shares()).filter(|(_, share)| *share > 0);
+        let mut parts: BTreeMap<u16, Part> =
+            owning.map(|(server, _)| (server, Part::Owns)).collect();
+        let is_under_way = self.change.is_under_way();
+        // Who has not heard yet that it is done may still ask the one that has gone.
+        let is_asked = || self.change.waits_for().next().is_some();
+        let by_present = under_way(&ring.plan).filter(|(_, part)| {
+            is_under_way || *part == Part::Leaves && step.stage == Stage::Done && is_asked()
+        });
+        parts.extend(by_present);
+        let seen = |(server, part)| {
+            let is_unreached = self.reach.is_unreached(server);
+            Some((ring.place_of(server)?, RingServer { part, is_unreached }))
+        };
+        let mut seen: BTreeMap<String, RingServer> = parts.into_iter().filter_map(seen).collect();
+        // A newcomer that waits stands in the list of its own plan alone.
+        if let Some(next) = &ring.waiting
+            && let Some((server, part)) = under_way(next)
+            && let Some(at) = next.placement.servers.get(usize::from(server))
+        {
+            let is_unreached = false;
+            seen.entry(place(at))
+                .and_modify(|it| it.part = part)
+                .or_insert(RingServer { part, is_unreached });
+        }
+        seen
+    }
+
+    /// Whether settings are some by which it can be decided.
+    fn check_scale(&self, pool: &str, settings: &ScaleSettings) -> Result<(), ChangeRefusal> {
+        let Some(ring) = &self.ring else {
+            return Err(ChangeRefusal::NoRing { pool: pool.into() });
+        };
+        let bad = |why| ChangeRefusal::BadSettings { why };
+        settings.validate().map_err(|why| bad(why.to_string()))?;
+        if settings.band(Measure::BusiestShare).is_some() {
+            let why = "busiest_share: no threshold can be set in a ring, for memcacheds do not say what they could carry; \
+                       set requests_per_server";
+            return Err(bad(why.into()));
+        }
+        let acts = matches!(settings.mode, ScaleMode::Approve | ScaleMode::Automatic);
+        if acts && ring.settings.proxies == 0 {
+            return Err(bad(format!(
+                "say first how many proxies have the pool: `evenkeel ring settings {pool} --proxies N`"
+            )));
+        }
+        Ok(())
+    }
+
+    /// What was measured last, if that is not long ago: a slot in which a ring changes says nothing, and the next one does.
+    pub(super) fn measures(&self, now: Instant) -> Measures {
+        let is_new = |(at, _): &(Instant, Measures)| {
+            let settings = self.ring.as_ref().map(|ring| ring.settings);
+            let measured = settings.filter(|it| it.mode != RingMode::Off);
+            measured.is_some_and(|it| now.since(*at) < it.slot() * limits::MEASURED_SLOTS)
+        };
+        let measured = self.measured.filter(is_new);
+        measured.map_or_else(Measures::default, |(_, measures)| measures)
+    }
+}
+
+/// What a slot says of the number of servers of the ring that it was of.
+pub(super) fn measures_of(slot: &Slot, ring: &Ring) -> Option<Measures> {
+    let carried = slot.carried.as_ref()?;
+    let owning = ring.shares().iter().filter(|share| **share > 0).count();
+    let sum = |of: fn(&evenkeel_balance::ring::GrainCounts) -> u64| {
+        carried.servers.iter().map(of).sum::<u64>() as f64
+    };
+    let (gets, hits, sets) = (sum(|it| it.gets), sum(|it| it.hits), sum(|it| it.sets));
+    Some(Measures {
+        requests_per_server: Some((gets + sets) / owning as f64),
+        busiest_share: None,
+        p99_us: slot.p99_us.map(|us| us as f64),
+        hit_rate: (gets > 0.0).then(|| hits / gets),
+    })
+}
+
+impl Changes {
+    /// Changes how the number of servers of a pool's ring follows what is measured.
+    pub(crate) fn set_scale(
+        &mut self,
+        now: Now,
+        pool: &str,
+        settings: &ScaleSettings,
+    ) -> Result<(), ChangeRefusal> {
+        let led = self.led(pool)?;
+        led.check_scale(pool, settings)?;
+        let scaling = led.scaling.get_or_insert_with(|| {
+            Scaling::of(LedScale {
+                settings: ScaleSettings::default(),
+                scale: Scale::new(pool),
+            })
+        });
+        scaling.led.settings = *settings;
+        self.journal.has_news = true;
+        self.decide_of(now, pool, None, false);
+        Ok(())
+    }
+
+    /// What would be decided at this moment by settings that are not set.
+    pub(crate) fn try_scale(
+        &self,
+        now: Instant,
+        pool: &str,
+        settings: &ScaleSettings,
+    ) -> Result<ScaleTryView, ChangeRefusal> {
+        let led = self.pools.get(pool);
+        let led = led.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })?;
+        let tried = ScaleSettings {
+            mode: ScaleMode::Observe,
+            sustain_ms: 0,
+            ..*settings
+        };
+        led.check_scale(pool, &tried)?;
+        let seen = Seen {
+            measures: led.measures(now),
+            ring: led.ring_seen(),
+            ..Seen::default()
+        };
+        Ok(ScaleTryView {
+            pool: pool.to_owned(),
+            why: decide(now, &Scale::new(pool), &tried, &seen).why,
+        })
+    }
+
+    /// What waits for an operator's approval is done.
+    pub(crate) fn approve_scale(&mut self, now: Now, pool: &str) -> Result<(), ChangeRefusal> {
+        let scaling = self.led(pool)?.scaling.as_ref();
+        let waits = |it: &&Scaling| {
+            let is_past = matches!(it.led.scale.phase(), Phase::Past { .. });
+            it.led.settings.mode == ScaleMode::Approve && is_past
+        };
+        if scaling.filter(waits).is_none() {
+            let pool = pool.to_owned();
+            return Err(ChangeRefusal::NothingToApprove { pool });
+        }
+        self.decide_of(now, pool, None, true);
+        Ok(())
+    }
+
+    /// What the actuator is to be asked next, if anything. O(pools).
+    pub(crate) fn scale_work(&self, now: Instant) -> Option<ScaleWork> {
+        let asked = self.scaled.asked;
+        if asked.is_none_or(|at| now.since(at) >= limits::LIST_EVERY) {
+            return Some(ScaleWork::List);
+        }
+        self.asked_for().find_map(|(pool, act)| {
+            let is_its = matches!(act, Act::Start { .. } | Act::Stop { .. });
+            let (pool, act) = (pool.clone(), act.clone());
+            is_its.then_some(ScaleWork::Act { pool, act })
+        })
+    }
+
+    /// Servers that are to be tried, each with its pool. O(pools).
+    pub(crate) fn scale_trials(&self) -> Vec<(String, String)> {
+        let trials = self.asked_for().filter_map(|(pool, act)| match act {
+            Act::Try { address } => Some((pool.clone(), address.clone())),
+            _ => None,
+        });
+        trials.collect()
+    }
+
+    fn asked_for(&self) -> impl Iterator<Item = (&String, &Act)> {
+        let scaled = self.pools.iter();
+        scaled.filter_map(|(pool, led)| Some((pool, led.scaling.as_ref()?.act.as_ref()?)))
+    }
+
+    /// The actuator has said what it runs, by name, or nothing of use.
+    pub(crate) fn hear_listed(&mut self, now: Instant, listed: Option<BTreeMap<String, String>>) {
+        let placed = |listed: BTreeMap<String, String>| {
+            let listed = listed.into_iter();
+            listed
+                .map(|(name, at)| (name, place_said(at)))
+                .collect::<BTreeMap<_, _>>()
+        };
+        self.scaled.listed = listed.map(placed);
+        self.scaled.asked = Some(now);
+    }
+
+    /// An act of an actuator's, or a trial, has come to its end.
+    pub(crate) fn hear_acted(&mut self, now: Now, pool: &str, outcome: Outcome) {
+        let outcome = match outcome {
+            Outcome::Started { name, address } => Outcome::Started {
+                name,
+                address: place_said(address),
+            },
+            other => other,
+        };
+        self.decide_of(now, pool, Some(outcome), false);
+    }
+
+    /// Decides of all rings, once a second. O(pools · (slices + servers · log servers)).
+    pub(super) fn scale(&mut self, now: Now) {
+        if now.monotonic.since(self.scaled.decided) < limits::LOOK {
+            return;
+        }
+        self.scaled.decided = now.monotonic;
+        let scaled = self.pools.iter().filter(|(_, led)| led.scaling.is_some());
+        let scaled: Vec<String> = scaled.map(|(pool, _)| pool.clone()).collect();
+        for pool in scaled {
+            self.decide_of(now, &pool, None, false);
+        }
+    }
+
+    /// When that is due.
+    pub(super) fn scale_due(&self) -> Option<Instant> {
+        let mut pools = self.pools.values();
+        let is_any = pools.any(|led| led.scaling.is_some());
+        is_any.then_some(self.scaled.decided + limits::LOOK)
+    }
+
+    fn decide_of(&mut self, now: Now, pool: &str, outcome: Option<Outcome>, is_approved: bool) {
+        let Some(led) = self.pools.get_mut(pool) else {
+            return;
+        };
+        let (ring, measures) = (led.ring_seen(), led.measures(now.monotonic));
+        let Some(scaling) = &mut led.scaling else {
+            return;
+        };
+        let seen = Seen {
+            measures,
+            ring,
+            listed: self.scaled.listed.clone(),
+            outcome: outcome.or(scaling.outcome.take()),
+            is_approved,
+        };
+        let LedScale { settings, scale } = &mut scaling.led;
+        let decision = decide(now.monotonic, scale, settings, &seen);
+        self.scaled.journal.note(
+            now,
+            pool,
+            (scale.phase(), decision.scale.phase()),
+            &decision.why,
+        );
+        self.journal.has_news |= decision.is_to_save;
+        (*scale, scaling.why) = (decision.scale, decision.why);
+        scaling.act = decision.act;
+        self.order_act(now, pool);
+    }
+
+    /// What is asked of the ring is ordered, as an operator would.
+    fn order_act(&mut self, now: Now, pool: &str) {
+        let Some(led) = self.pools.get_mut(pool) else {
+            return;
+        };
+        let (Some(ring), Some(scaling)) = (&led.ring, &mut led.scaling) else {
+            return;
+        };
+        let (what, at) = match &scaling.act {
+            Some(Act::Join { address }) => (ServerOrder::Add, address),
+            Some(Act::Drain { address }) => (ServerOrder::Drain, address),
+            _ => return,
+        };
+        let request = RingServerRequest {
+            what,
+            server: ring.name_at(at),
+            proxies: ring.settings.proxies,
+        };
+        let Some(act) = scaling.act.take() else {
+            return;
+        };
+        let outcome = match self.order_server(now, pool, &request) {
+            Ok(()) => Outcome::Done(act),
+            Err(refused) => Outcome::Failed(act, refused.to_string()),
+        };
+        let scaling = self
+            .pools
+            .get_mut(pool)
+            .and_then(|led| led.scaling.as_mut());
+        if let Some(scaling) = scaling {
+            scaling.outcome = Some(outcome);
+        }
+    }
+}
