@@ -316,7 +316,7 @@ mod tests {
             assert!(text.contains(part), "{part} in {text}");
         }
         let mut lines = text.lines();
-        let row = lines.find(|line| line.starts_with("requests_per_server  "));
+        let row = lines.find(|line| line.trim_start().starts_with("requests_per_server  "));
         let row = row.unwrap_or_else(|| panic!("no row in {text}"));
         assert!(row.contains("20000") && row.contains("12000"), "{row}");
         let view = ScalesView::default();

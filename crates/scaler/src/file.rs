@@ -162,7 +162,7 @@ mod tests {
                 "cannot use folder",
             ),
         ] {
-            let said = opened(text).err().expect(text);
+            let said = opened(text).expect_err(text);
             assert!(said.contains(what), "{text}: {said}");
         }
         let said = open(Path::new("/nowhere/scaler.toml"))
