@@ -3,8 +3,8 @@
 
 use super::application::Shared;
 use super::warm::{
-    DEADLINE, SERVERS, STOPPED_MS_MAX, TESTS, addresses, counts, evict, judge, list, memcacheds,
-    pause_of, restart, rounds, work,
+    DEADLINE, SERVERS, STOPPED_MS_MAX, TESTS, addresses, counts, evict, go_on, judge, list,
+    memcacheds, pause_of, restart, rounds, work,
 };
 use super::{IMPATIENT, PROXIES};
 use evenkeel_conformance::etcd::{Etcd, own_host};
@@ -185,12 +185,7 @@ fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
     let pause = Duration::from_millis(number(STOPPED_MS_MAX as usize) as u64);
     let places = addresses(&fleet.proxies);
     let told = work(shared, &places, || {
-        let go_on = |what: &str| {
-            let before = shared.values();
-            poll_until(DEADLINE, what, || {
-                (shared.values() > before + 100).then_some(())
-            });
-        };
+        let go_on = |what: &str| go_on(shared, 100, what);
         go_on("the former pool to be used");
         // Stores are given up at a server that has them still to carry out.
         former[server].process().signal(Signal::Stop);

@@ -6,11 +6,11 @@ use super::IMPATIENT;
 use super::application::Shared;
 use super::changes::{Fleet, GIVEN_UP, THINKING, wait};
 use super::warm::{
-    DEADLINE, STOPPED_MS_MAX, addresses, counts, evict, judge, memcacheds, pause_of, restart,
-    rounds, shuffled, work,
+    STOPPED_MS_MAX, addresses, counts, evict, go_on, judge, memcacheds, pause_of, restart, rounds,
+    shuffled, work,
 };
 use evenkeel_testkit::racks::{Architecture, Racks, RacksOptions, listed};
-use evenkeel_testkit::{Client, Memcached, Signal, poll_until};
+use evenkeel_testkit::{Client, Memcached, Signal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 use std::collections::BTreeSet;
@@ -118,10 +118,7 @@ fn one_round(pool: &mut Pool, random: &mut Xoshiro256PlusPlus, shared: Shared) {
         for blow in shuffled(BLOWS, random) {
             pool.strike(blow, random, &shared);
             struck.insert(blow);
-            let before = shared.values();
-            poll_until(DEADLINE, "applications to go on", || {
-                (shared.values() > before + VALUES).then_some(())
-            });
+            go_on(&shared, VALUES, "applications to go on");
         }
     });
     judge(told);
@@ -203,12 +200,7 @@ fn one_switch(
     let pause = Duration::from_millis(number(STOPPED_MS_MAX as usize) as u64);
     let places = addresses(&fleet.proxies);
     let told = work(shared, &places, || {
-        let go_on = |what: &str| {
-            let before = shared.values();
-            poll_until(DEADLINE, what, || {
-                (shared.values() > before + 100).then_some(())
-            });
-        };
+        let go_on = |what: &str| go_on(shared, 100, what);
         go_on("the former architecture to be used");
         // Stores are given up at a server that has them still to carry out.
         servers[stopped].process().signal(Signal::Stop);

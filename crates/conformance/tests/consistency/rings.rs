@@ -4,7 +4,7 @@
 use super::application::{KEYS, Shared};
 use super::changes::{Fleet, Leader, THINKING};
 use super::warm::{
-    DEADLINE, STOPPED_MS_MAX, addresses, counts, judge, list, memcacheds, pause_of, restart,
+    DEADLINE, STOPPED_MS_MAX, addresses, counts, go_on, judge, list, memcacheds, pause_of, restart,
     rounds, work,
 };
 use super::{IMPATIENT, PROXIES};
@@ -210,12 +210,7 @@ fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
     let (plans, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let of_mover = Xoshiro256PlusPlus::seed_from_u64(random.next_u64());
     let told = work(shared, &places, || {
-        let go_on = |what: &str| {
-            let before = shared.values();
-            poll_until(DEADLINE, what, || {
-                (shared.values() > before + 100).then_some(())
-            });
-        };
+        let go_on = |what: &str| go_on(shared, 100, what);
         go_on("the pool to be used");
         set(&leader, &json!({"warming_ms": WARMING_MS}));
         std::thread::scope(|scope| {

@@ -143,6 +143,14 @@ pub fn beside<T: Send>(
     })
 }
 
+/// Waits until applications have read so many values more.
+pub fn go_on(shared: &Shared, values: u64, what: &str) {
+    let before = shared.values();
+    poll_until(DEADLINE, what, || {
+        (shared.values() > before + values).then_some(())
+    });
+}
+
 /// What proxies have counted together.
 pub fn counts(proxies: &[Process]) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();

@@ -215,12 +215,13 @@ impl Pool {
         self.settings.adaptive || former.is_some_and(is_other)
     }
 
-    /// What the item of this name is called at its former place.
+    /// What the item of this name is called at its former place, if it has another name there.
     pub fn former_name(&self, name: &[u8]) -> Option<Vec<u8>> {
-        match self.ring() {
-            Some(ring) => Some(ring.name(name, false)),
-            None => Some(named(self.former?.name_prefix, taken_apart(name).1)),
-        }
+        let former = match self.ring() {
+            Some(ring) => ring.name(name, false),
+            None => named(self.former?.name_prefix, taken_apart(name).1),
+        };
+        (former != name).then_some(former)
     }
 
     /// What the item of this name is called at present, if it has another name now.

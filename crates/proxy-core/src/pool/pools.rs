@@ -148,15 +148,6 @@ impl Pools {
         self.warms && self.get(pool).is_some_and(|pool| pool.settings.adaptive)
     }
 
-    /// The same for the unique that a request is to meet, at whatever pool is asked at present.
-    #[inline]
-    pub fn condition_mask(&self, pool: PoolId, name: &[u8]) -> u64 {
-        match self.names {
-            true => self.unique_mask(self.asked_for(pool), name),
-            false => 0,
-        }
-    }
-
     /// Whether items of a pool have names of ours. Between racks uniques do not depend on these alone: see [`PoolRacks::unique_mask`].
     #[inline]
     pub fn is_named(&self, pool: PoolId) -> bool {
@@ -179,6 +170,15 @@ impl Pools {
     pub fn unique_mask(&self, pool: PoolId, name: &[u8]) -> u64 {
         match self.is_named(pool) {
             true => unique_mask(name),
+            false => 0,
+        }
+    }
+
+    /// The same for the unique that a request is to meet, at whatever pool is asked at present.
+    #[inline]
+    pub fn condition_mask(&self, pool: PoolId, name: &[u8]) -> u64 {
+        match self.names {
+            true => self.unique_mask(self.asked_for(pool), name),
             false => 0,
         }
     }

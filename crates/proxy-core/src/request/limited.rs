@@ -145,9 +145,11 @@ fn listed_place(core: &ProxyCore, key: &[u8]) -> Option<((PoolId, BackendId), u6
     }
     let way = core.routing.way(key, CommandClass::Get);
     let pool = way.plain_get()?;
-    if core.pools.is_adaptive(pool) || core.pools.is_named(pool) {
+    if core.pools.is_adaptive(pool) {
         return None;
     }
     let place = core.pools.steady(pool)?.find(key)?;
-    Some(((pool, place.to), place.hash, way.route()))
+    // The cover asks for keys by no other names.
+    let is_as_it_is = place.prefix.is_none();
+    is_as_it_is.then(|| ((pool, place.to), place.hash, way.route()))
 }

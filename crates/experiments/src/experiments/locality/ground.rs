@@ -13,6 +13,7 @@ use anyhow::{Context, ensure};
 use evenkeel_bench::process::{Server, allowed_cores};
 use evenkeel_bench::{Path as Way, Relay, Route, Target};
 use evenkeel_coordinator_core::{BeginRequest, ChangeView, Stage};
+use evenkeel_member::client::ApiClient;
 use evenkeel_schemes::locality::model::{Architecture, Network};
 use std::fs;
 use std::net::SocketAddr;
@@ -136,42 +137,41 @@ impl Ground {
 
     /// Has the pool brought to a stage of its change from the former one, and waits until all proxies work by that. How long that took.
     pub fn lead(&self, goal: Stage) -> anyhow::Result<Duration> {
-        let api = api_of(&self.coordinator.address.to_string())?;
         let begun = Instant::now();
         let request = BeginRequest {
             goal,
             proxies: self.proxies.len(),
         };
-        let is_there = |change: &ChangeView| {
+        self.api()?.begin_change(POOL, &request)?;
+        self.wait(&format!("all proxies to be {goal}"), |change| {
             let mut proxies = change.proxies.iter();
             let all = proxies.all(|proxy| proxy.acknowledged == change.version);
-            change.pool == POOL && change.stage == goal && all
-        };
-        api.begin_change(POOL, &request)?;
-        while !api.changes()?.changes.iter().any(is_there) {
-            ensure!(
-                begun.elapsed() < LEAD_LIMIT,
-                "waited {LEAD_LIMIT:?} for {goal} in vain"
-            );
-            thread::sleep(LOOK_INTERVAL);
-        }
+            change.stage == goal && all
+        })?;
         Ok(begun.elapsed())
     }
 
     /// Waits until all proxies follow the change.
     pub fn wait_for_followers(&self) -> anyhow::Result<()> {
-        let api = api_of(&self.coordinator.address.to_string())?;
-        let begun = Instant::now();
-        let is_followed =
-            |change: &ChangeView| change.pool == POOL && change.proxies.len() == self.proxies.len();
-        while !api.changes()?.changes.iter().any(is_followed) {
+        let all = self.proxies.len();
+        self.wait("proxies that follow", |change| change.proxies.len() == all)
+    }
+
+    fn wait(&self, what: &str, is_there: impl Fn(&ChangeView) -> bool) -> anyhow::Result<()> {
+        let (api, begun) = (self.api()?, Instant::now());
+        let is_it = |change: &ChangeView| change.pool == POOL && is_there(change);
+        while !api.changes()?.changes.iter().any(is_it) {
             ensure!(
                 begun.elapsed() < LEAD_LIMIT,
-                "waited {LEAD_LIMIT:?} for proxies that follow in vain"
+                "waited {LEAD_LIMIT:?} for {what} in vain"
             );
             thread::sleep(LOOK_INTERVAL);
         }
         Ok(())
+    }
+
+    fn api(&self) -> anyhow::Result<ApiClient> {
+        api_of(&self.coordinator.address.to_string())
     }
 
     /// A count of all proxies together.
