@@ -174,6 +174,7 @@ mod tests {
                 version: 3,
                 since_ms: 60,
                 proxies: vec![proxy("p1", 3), proxy("p2", 2), proxy("p3", 0)],
+                former_hits_ppm: None,
                 ring: None,
                 waits_for: vec!["p2".into(), "p3".into()],
                 hint: "the file says otherwise of proxy p2".into(),

@@ -42,6 +42,17 @@ pub enum What {
         /// How many proxies have the pool in their files, as you know: one that the coordinator does not know of would be left behind
         #[arg(long, value_name = "N")]
         proxies: usize,
+        /// Wait in warming until the former servers answer less than 0.1 % of what reads find, and only then go on to done
+        #[arg(long)]
+        when_warm: bool,
+        /// Longest time for that, in seconds
+        #[arg(
+            long,
+            value_name = "SECONDS",
+            default_value_t = 86_400,
+            requires = "when_warm"
+        )]
+        at_most: u64,
     },
     /// Takes the change of a pool back, as long as it is not warming
     Withdraw {
@@ -84,10 +95,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let format = args.format;
     match args.command.as_ref().unwrap_or(&What::Show) {
         What::Show => format.print(&client.changes()?, overview),
-        What::Begin { pool, to, proxies } => {
+        What::Begin {
+            pool,
+            to,
+            proxies,
+            when_warm,
+            at_most,
+        } => {
             let request = BeginRequest {
                 goal: (*to).into(),
                 proxies: *proxies,
+                when_warm_s: when_warm.then_some(*at_most),
             };
             format.print_done(&client.begin_change(pool, &request)?, begun)
         }
@@ -245,6 +263,7 @@ mod tests {
             goal: Stage::Warming,
             version: 2,
             since_ms: 60,
+            former_hits_ppm: None,
             proxies: vec![proxy("p1", 2), proxy("p2", 1)],
             ring: None,
             waits_for: vec!["p2".into()],

@@ -398,6 +398,7 @@ mod tests {
                 version: 7,
                 since_ms: 60,
                 proxies: Vec::new(),
+                former_hits_ppm: None,
                 ring: Some(PlanView {
                     number: 3,
                     moves: 1,

@@ -20,6 +20,7 @@ use crate::refusal::Refusal;
 use crate::rings::{FollowedRing, RingStep};
 use evenkeel_balance::share::Utilization;
 use evenkeel_schemes::stage::Step;
+use evenkeel_schemes::warmth::Found;
 
 /// What a member is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,6 +162,9 @@ pub struct FollowedPool {
     /// In a pool that keeps copies: by which plan it works, and what its file says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle: Option<FollowedBundle>,
+    /// In a pool that passes from former servers to its own: what its reads have found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<Found>,
 }
 
 /// What a proxy is to work by in one pool.

@@ -50,6 +50,9 @@ pub const YOUNG_FOR: Duration = Duration::from_secs(3);
 /// Shortest time for which a pool's change stands at `closing`: placeholders live for two seconds, by clocks that count whole ones.
 pub const CLOSING_MIN: Duration = Duration::from_secs(3);
 
+/// Longest time for which a pool's change waits for the pool to be warm: 30 days, in seconds.
+pub const WHEN_WARM_MAX_S: u64 = 30 * 86_400;
+
 /// A pool's change that lets requests wait for longer is withdrawn: several times what proxies that report [often](INTERVAL_CHANGING) and a
 /// coordinator that saves to a slow disk need, and less than clients wait for an answer.
 pub const PAUSE_MAX: Duration = Duration::from_millis(200);

@@ -31,11 +31,11 @@ pub(crate) async fn begin(
     let Ok(Path(pool)) = pool else {
         return bad_name();
     };
-    let BeginRequest { goal, proxies } = match body {
+    let request = match body {
         Ok(Json(request)) => request,
         Err(rejection) => return bad_body(&desk, &rejection),
     };
-    let begun = desk.decide(|core, now| core.begin_change(now, &pool, goal, proxies));
+    let begun = desk.decide(|core, now| core.begin_change(now, &pool, &request));
     answer(begun.await)
 }
 
@@ -105,6 +105,7 @@ fn refused(refusal: &ChangeRefusal) -> Response {
     let (status, reason) = match refusal {
         ChangeRefusal::UnknownPool { .. } => (StatusCode::NOT_FOUND, "unknown_pool"),
         ChangeRefusal::BadGoal { .. } => (StatusCode::BAD_REQUEST, "bad_goal"),
+        ChangeRefusal::BadWarming => (StatusCode::BAD_REQUEST, "bad_warming"),
         ChangeRefusal::NoProxies => (StatusCode::BAD_REQUEST, "no_proxies"),
         ChangeRefusal::Reached { .. } => (StatusCode::CONFLICT, "reached"),
         ChangeRefusal::OtherCount { .. } => (StatusCode::CONFLICT, "other_count"),

@@ -479,6 +479,7 @@ fn new_pool(wanted: &PoolConfig, lease_seed: u64) -> Pool {
         is_led_from: false,
         grains: None,
         bundled: None,
+        former_hits: 0,
         racks: None,
         left: LeftServers::default(),
         leaving: false,

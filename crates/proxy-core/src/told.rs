@@ -3,13 +3,14 @@
 use crate::config::MapSource;
 use crate::explain::{Explanation, Together, explain, together};
 use crate::ids::RouteId;
-use crate::routes::RouteTarget;
+use crate::routes::{RouteConfig, RouteTarget};
 use crate::stats::counters::ProxyStats;
 use crate::stats::hot_keys::HotKeyReport;
 use crate::stats::per_route::ROUTES_COUNTED_MAX;
 use crate::stats::process::{BackendStats, PoolStats, WorkerCounts};
 use crate::stats::route_stats::{RouteName, RouteStats};
 use crate::worker::ProxyCore;
+use evenkeel_schemes::warmth::Found;
 use evenkeel_types::{Epoch, Instant};
 use std::sync::Arc;
 
@@ -104,6 +105,23 @@ impl ProxyCore {
             stats.latency.record(&run.spots());
         }
         stats
+    }
+
+    /// What reads have found in a pool that follows this source: of the routes that are [told apart](ROUTES_COUNTED_MAX). O(routes).
+    pub fn found(&self, source: MapSource, pool: &str) -> Option<Found> {
+        let led = self.pools.get(self.pools.follower(source, pool)?)?;
+        let (routes, ways) = (self.routing.table().routes(), self.routing.ways());
+        let leads_here = |route: &RouteConfig| match route.target {
+            RouteTarget::Pool(at) => *self.config.pools[at].name == *pool,
+            RouteTarget::Deny => false,
+        };
+        let told = routes.iter().zip(ways).take(ROUTES_COUNTED_MAX);
+        let told = told.filter(|(route, _)| leads_here(route));
+        let hits = told.map(|(_, way)| self.counts.routes.of(way.route()).0.get_hits);
+        Some(Found {
+            hits: hits.sum(),
+            former: led.former_hits,
+        })
     }
 
     /// Explains the ways of a key. `running` says whether it is worth telling how servers are.

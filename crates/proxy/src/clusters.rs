@@ -12,6 +12,7 @@ use evenkeel_member::{MemberConfig, MemberEvent, MemberHandle, Report};
 use evenkeel_proxy_core::{Histogram, MapSource, PlannedRing, RingCounted, Told, ToldBundle};
 use evenkeel_runtime::{Clock, UsageError};
 use evenkeel_schemes::copies::Switch;
+use evenkeel_schemes::warmth::Found;
 use evenkeel_types::{BootId, Epoch, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -146,6 +147,7 @@ impl FollowedState {
                 wish,
                 plan: self.told_bundle().map(|told| told.plan),
             }),
+            found: None,
         }
     }
 
@@ -247,10 +249,23 @@ impl Followed {
             let unreached = unreached.collect::<Option<Vec<_>>>();
             let by_none = |by: Vec<BTreeSet<u16>>| by.into_iter().reduce(|all, more| &all & &more);
             let unreached = unreached.and_then(by_none);
-            state.report(pool, acknowledged.unwrap_or(0), counts, unreached)
+            let found = (state.wish == Wish::Change).then(|| found(source, workers, pool));
+            FollowedPool {
+                found,
+                ..state.report(pool, acknowledged.unwrap_or(0), counts, unreached)
+            }
         });
         report.collect()
     }
+}
+
+/// What reads of a pool have found through all workers, as these have said it when they were asked last. They are asked anew for the next time.
+fn found(source: MapSource, workers: &[WorkerHandle], pool: &Arc<str>) -> Found {
+    let told = workers.iter().map(|worker| {
+        worker.say(Control::CountFound(source, Arc::clone(pool)));
+        worker.gauges.found(source, pool)
+    });
+    told.fold(Found::default(), Found::plus)
 }
 
 /// What all workers have counted together; `None` if not all of the same ring.

@@ -1,6 +1,7 @@
 //! What the rest of the process says to a proxy worker, and what a worker lets the rest see.
 
 use evenkeel_proxy_core::{BackendId, MapSource, ProxyConfig, RingCounted, Told, WorkerCounts};
+use evenkeel_schemes::warmth::Found;
 use evenkeel_types::Epoch;
 use evenkeel_types::map::ClusterMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,8 @@ pub enum Control {
     Step(MapSource, Arc<str>, Option<Told>),
     /// What grains of a pool's ring have carried is wanted, for this slot.
     CountRing(MapSource, Arc<str>, u64),
+    /// What reads of a pool have found is wanted.
+    CountFound(MapSource, Arc<str>),
     /// The configuration to work by as soon as all workers have stopped to begin requests by the former one.
     Configure(Arc<ProxyConfig>, Turnover),
     /// All have, of the configuration of this generation.
@@ -106,6 +109,8 @@ struct LedGauges {
     acknowledged: u64,
     /// What grains of its ring have carried, and for which slot that was wanted.
     counted: Option<(u64, RingCounted)>,
+    /// What its reads have found.
+    found: Found,
     /// The plan of its ring, and the servers of its list that the worker does not reach.
     unreached: Option<(u64, BTreeSet<u16>)>,
 }
@@ -185,6 +190,18 @@ impl Gauges {
         let led = self.led();
         let (of, counted) = led.get(&(source, Arc::clone(pool)))?.counted.as_ref()?;
         (*of == slot).then(|| counted.clone())
+    }
+
+    /// What reads of a pool have found.
+    pub fn set_found(&self, source: MapSource, pool: Arc<str>, found: Found) {
+        self.led().entry((source, pool)).or_default().found = found;
+    }
+
+    /// The same, as it was told last.
+    pub fn found(&self, source: MapSource, pool: &Arc<str>) -> Found {
+        let led = self.led();
+        let found = led.get(&(source, Arc::clone(pool)));
+        found.map_or_else(Found::default, |gauges| gauges.found)
     }
 
     /// The worker does not reach these servers, by their places in the list of this plan.

@@ -25,5 +25,6 @@ mod page;
 mod scheme;
 pub mod stage;
 pub mod warm;
+pub mod warmth;
 
 pub use scheme::{Placement, Read, Replication, Scheme, Standing, Write};

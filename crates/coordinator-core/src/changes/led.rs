@@ -1,8 +1,12 @@
 //! A change that is led here: what belongs to it, and when it goes on, rests, or has taken too long.
 
+use core::time::Duration;
 use evenkeel_schemes::change::Change;
 use evenkeel_schemes::stage::Stage;
+use evenkeel_schemes::warmth::Warmth;
 use evenkeel_types::{BootId, Instant};
+
+use evenkeel_control::FollowedPool;
 
 use super::bundles::LedBundle;
 use super::ring_reach::Reach;
@@ -20,6 +24,10 @@ pub(super) struct Led {
     pub(super) ring: Option<LedRing>,
     /// Or of which copies of its items, in a pool that keeps some.
     pub(super) bundle: Option<LedBundle>,
+    /// It goes on from `warming` as soon as the pool is warm, and after this time at the latest.
+    pub(super) when_warm: Option<Duration>,
+    /// How warm the pool is, in `warming`.
+    pub(super) warmth: Warmth,
     /// What the ring carries.
     pub(super) slots: Slots,
     /// What the last slot that enough proxies have told of says of the number of its servers, and when that was over.
@@ -46,6 +54,8 @@ impl Led {
             change: Change::default(),
             ring: None,
             bundle: None,
+            when_warm: None,
+            warmth: Warmth::default(),
             slots: Slots::default(),
             measured: None,
             scaling: None,
@@ -88,9 +98,31 @@ impl Led {
             (Stage::Closing, _) => CLOSING_MIN,
             // What is asked for meanwhile is brought; what is not is left behind.
             (Stage::Warming, Some(ring)) if !self.has_dead => ring.settings.warming(),
+            (Stage::Warming, None) if !self.warmth.is_warm() => self.when_warm?,
             _ => return None,
         };
         Some(self.since + rest)
+    }
+
+    /// Until when it waits for the pool to be warm, if it does.
+    pub(super) fn warms_until(&self) -> Option<Instant> {
+        let is_warming = self.change.step().stage == Stage::Warming && self.ring.is_none();
+        self.rests_until()
+            .filter(|_| is_warming && self.change.is_under_way())
+    }
+
+    /// A proxy tells what reads of the pool have found.
+    pub(super) fn hear_found(&mut self, now: Instant, proxy: &str, followed: &FollowedPool) {
+        match (self.change.step().stage, followed.found) {
+            (Stage::Warming, Some(found)) => {
+                if let Some(boot) = self.boot_of(proxy) {
+                    self.warmth.hear(now, proxy, boot, found);
+                }
+            }
+            // Elsewhere all is found at the same servers.
+            (Stage::Warming, None) => {}
+            _ => self.warmth = Warmth::default(),
+        }
     }
 
     /// A proxy holds it up for long, or none does any more. It goes on when all have been asked again to report often.

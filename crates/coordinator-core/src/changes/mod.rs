@@ -308,6 +308,7 @@ impl Changes {
             self.journal.counts.ring_reports_void += 1;
         }
         let has_news = led.change.hear(name, said(heartbeat.boot, followed));
+        led.hear_found(now.monotonic, name, followed);
         // What makes no sense was refused before.
         if has_news != Ok(true) {
             return;

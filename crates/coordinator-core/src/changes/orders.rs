@@ -1,9 +1,12 @@
 //! What operators order of changes.
 
+use core::time::Duration;
+
 use evenkeel_schemes::stage::Stage;
 use evenkeel_types::{Instant, Now};
 
-use super::{ChangeNews, ChangeRefusal, Changes, Led};
+use super::{BeginRequest, ChangeNews, ChangeRefusal, Changes, Led};
+use crate::limits::WHEN_WARM_MAX_S;
 
 impl Changes {
     pub(super) fn led(&mut self, pool: &str) -> Result<&mut Led, ChangeRefusal> {
@@ -29,16 +32,24 @@ impl Changes {
         Ok(led)
     }
 
-    /// A pool's change is to go on to this stage; so many proxies follow it, as an operator says.
+    /// A pool's change is to go on.
     pub(crate) fn begin(
         &mut self,
         now: Now,
         pool: &str,
-        goal: Stage,
-        proxies: usize,
+        &BeginRequest {
+            goal,
+            proxies,
+            when_warm_s,
+        }: &BeginRequest,
     ) -> Result<(), ChangeRefusal> {
         if !matches!(goal, Stage::Warming | Stage::Done) {
             return Err(ChangeRefusal::BadGoal { goal });
+        }
+        if let Some(seconds) = when_warm_s
+            && (goal != Stage::Done || !(1..=WHEN_WARM_MAX_S).contains(&seconds))
+        {
+            return Err(ChangeRefusal::BadWarming);
         }
         if proxies == 0 {
             return Err(ChangeRefusal::NoProxies);
@@ -52,6 +63,7 @@ impl Changes {
         }
         let set = led.change.set_goal(goal, proxies);
         set.map_err(|refused| ChangeRefusal::of(pool, proxies, &refused))?;
+        led.when_warm = when_warm_s.map(Duration::from_secs);
         if core::mem::take(&mut led.is_taken_over) {
             // From now on it may be overdue: the proxies get their time to follow.
             led.since = now.monotonic;

@@ -5,6 +5,8 @@ use evenkeel_schemes::change::NoChange;
 use evenkeel_schemes::copies::Switch;
 use evenkeel_schemes::stage::Stage;
 
+use crate::limits::WHEN_WARM_MAX_S;
+
 /// Why something is not done with a pool's change. Nothing has changed then.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ChangeRefusal {
@@ -22,6 +24,11 @@ pub enum ChangeRefusal {
         /// The stage.
         goal: Stage,
     },
+    /// It would not wait for anything, or for too long.
+    #[error(
+        "a change waits for its pool to be warm on the way to done alone, for 1 to {WHEN_WARM_MAX_S} s"
+    )]
+    BadWarming,
     /// An operator has to know of one at least.
     #[error("say how many proxies have the pool: 1 at least")]
     NoProxies,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::scaled::Scaling;
 use super::{Changes, Led, LedBundle, LedRing, LedScale, Life};
-use crate::limits::{FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, PROXIES_MAX};
+use crate::limits::{FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, PROXIES_MAX, WHEN_WARM_MAX_S};
 
 /// The changes of pools that a coordinator leads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -31,6 +31,9 @@ pub struct SavedChange {
     /// It was taken over from a proxy, and no operator has said since how many there are.
     #[serde(default)]
     pub taken_over: bool,
+    /// For how many seconds at most it waits for the pool to be warm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when_warm_s: Option<u64>,
     /// Its ring, in a pool whose hash space follows the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring: Option<LedRing>,
@@ -82,6 +85,9 @@ impl SavedChanges {
         if change.goal() < step.stage {
             return Some("a change has passed its goal");
         }
+        if saved.when_warm_s.is_some_and(|it| it > WHEN_WARM_MAX_S) {
+            return Some("a change waits for too long for its pool to be warm");
+        }
         if let Some(ring) = &saved.ring {
             if saved.taken_over {
                 return Some("a step of a ring was taken over");
@@ -130,6 +136,7 @@ impl Changes {
             change: saved.change,
             ring: saved.ring,
             bundle: saved.bundle,
+            when_warm: saved.when_warm_s.map(Duration::from_secs),
             scaling: saved.scale.map(|scale| Scaling::restored(now, scale)),
             is_restored: true,
             is_taken_over: saved.taken_over,
@@ -156,6 +163,7 @@ impl Changes {
         let change = |led: &Led| SavedChange {
             change: led.change.clone(),
             taken_over: led.is_taken_over,
+            when_warm_s: led.when_warm.map(|at_most| at_most.as_secs()),
             ring: led.ring.clone(),
             bundle: led.bundle.clone(),
             scale: led.scaling.as_ref().map(|scaling| scaling.led.clone()),

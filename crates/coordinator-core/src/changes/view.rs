@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use evenkeel_schemes::change::Follower;
 use evenkeel_schemes::stage::Stage;
+use evenkeel_schemes::warmth::{WARM_SHARE, WINDOW_HITS_MIN};
 use evenkeel_types::{BootId, Instant};
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,10 @@ pub struct ChangeView {
     pub since_ms: u64,
     /// Who follows, by name.
     pub proxies: Vec<FollowerView>,
+    /// In `warming`: of a million reads that found something, so many were answered by the former servers; absent before
+    /// [enough](evenkeel_schemes::warmth::WINDOW_HITS_MIN) have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former_hits_ppm: Option<u32>,
     /// In a pool whose hash space follows the load: the plan of its ring that goes through the stages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring: Option<PlanView>,
@@ -86,6 +91,21 @@ pub struct BeginRequest {
     pub goal: Stage,
     /// How many proxies have the pool, as the operator knows. At least 1.
     pub proxies: usize,
+    /// On the way to `done` it waits in `warming` until the pool is [warm](evenkeel_schemes::warmth::WARM_SHARE), and for this many seconds at
+    /// the latest: 1 to [`WHEN_WARM_MAX_S`](crate::limits::WHEN_WARM_MAX_S). Without it, it does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when_warm_s: Option<u64>,
+}
+
+impl BeginRequest {
+    /// It waits for nothing.
+    pub fn at_once(goal: Stage, proxies: usize) -> Self {
+        BeginRequest {
+            goal,
+            proxies,
+            when_warm_s: None,
+        }
+    }
 }
 
 /// A pool of which nothing is known any more.
@@ -135,6 +155,7 @@ impl Changes {
             version: change.step().version,
             since_ms: millis(now.since(led.since)),
             proxies: change.followers().iter().map(proxy).collect(),
+            former_hits_ppm: led.warmth.share().map(|share| (share * 1e6) as u32),
             ring: led.ring.as_ref().map(|ring| PlanView {
                 number: ring.plan.number,
                 moves: ring.plan.moves.len(),
@@ -172,6 +193,9 @@ impl Changes {
         if led.is_taken_over {
             return taken_over(pool, stage);
         }
+        if let Some(until) = led.warms_until() {
+            return warms(until.since(now), led.warmth.share());
+        }
         if let Some(waits) = self.wait(now, led) {
             return waits;
         }
@@ -184,7 +208,7 @@ impl Changes {
                 "the former servers are asked; to go on, N being the number of proxies that have the pool: evenkeel changes begin {pool} --to warming --proxies N"
             ),
             Stage::Warming => format!(
-                "what is not here yet is brought from the former servers; when the pool is warm: evenkeel changes begin {pool} --to done --proxies N"
+                "what is not here yet is brought from the former servers; to go on when the pool is warm: evenkeel changes begin {pool} --to done --when-warm --proxies N"
             ),
             Stage::Done => "the former servers are not asked any more, and warm_from can be taken out of the proxies' files".into(),
             // Nothing rests there.
@@ -219,6 +243,22 @@ impl Changes {
         let waits = || format!("waits for {} to report more often", named(&unhurried));
         (!unhurried.is_empty()).then(waits)
     }
+}
+
+/// How long a change waits for its pool to be warm.
+fn warms(at_most: Duration, share: Option<f64>) -> String {
+    let found = match share {
+        Some(share) => format!(
+            "the former servers answer {:.2} % of what reads find",
+            share * 100.0
+        ),
+        None => format!("{WINDOW_HITS_MIN} reads have yet to find something"),
+    };
+    format!(
+        "{found}; it goes on to done when they answer less than {} %, and in {} s at the latest",
+        WARM_SHARE * 100.0,
+        at_most.as_secs()
+    )
 }
 
 /// What to do with a change whose step was taken over.

@@ -1,16 +1,15 @@
 //! What operators order.
 
 use evenkeel_hotkeys::settings::Settings;
-use evenkeel_schemes::stage::Stage;
 use evenkeel_types::map::Migration;
 use evenkeel_types::{CacheletId, Now, WorkerRef};
 use serde_json::{Map, Value};
 
 use super::CoordinatorCore;
 use crate::changes::{
-    BundleSwitchRequest, BundleView, ChangeRefusal, ChangeView, Changes, ForgottenPoolView,
-    RemoveProxyRefusal, RemovedProxyView, RingMoveRequest, RingServerRequest, RingSettingsRequest,
-    RingView, ScaleTryView, ScaleView,
+    BeginRequest, BundleSwitchRequest, BundleView, ChangeRefusal, ChangeView, Changes,
+    ForgottenPoolView, RemoveProxyRefusal, RemovedProxyView, RingMoveRequest, RingServerRequest,
+    RingSettingsRequest, RingView, ScaleTryView, ScaleView,
 };
 use crate::duration::millis;
 use crate::event::{Cause, Change};
@@ -134,11 +133,10 @@ impl CoordinatorCore {
         &mut self,
         now: Now,
         pool: &str,
-        goal: Stage,
-        proxies: usize,
+        request: &BeginRequest,
     ) -> Result<ChangeView, ChangeRefusal> {
         self.notice_pause(now.monotonic);
-        self.changes.begin(now, pool, goal, proxies)?;
+        self.changes.begin(now, pool, request)?;
         self.finish(now);
         self.change(now, pool)
     }

@@ -70,6 +70,7 @@ impl Follower {
                         plan: (told.steps.get("main").and_then(|told| told.bundle))
                             .map(|it| it.plan),
                     }),
+                    found: None,
                 }],
                 ..Report::default()
             }
@@ -122,7 +123,7 @@ fn wait_for_followers(client: &ApiClient, count: usize) {
 }
 
 fn begin(client: &ApiClient, goal: Stage, proxies: usize) -> ClientResult<ChangeView> {
-    client.begin_change("main", &BeginRequest { goal, proxies })
+    client.begin_change("main", &BeginRequest::at_once(goal, proxies))
 }
 
 /// Brings a pool to a stage. A machine with much else to do may take longer than requests are let wait, and then it is begun again.

@@ -58,6 +58,8 @@ pub(crate) struct Pool {
     pub gutter: Option<PoolId>,
     /// Whose place it takes, if it does.
     pub former: Option<Former>,
+    /// Reads that it answered, as long as this worker has the pool.
+    pub former_hits: u64,
     /// The change from it to another one is led, stage by stage.
     pub is_led_from: bool,
     /// What grains of its ring carry.

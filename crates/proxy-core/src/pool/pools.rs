@@ -15,6 +15,7 @@ use crate::ring::unique_mask;
 use crate::route_flags::RouteFlags;
 use crate::routes::way::Way;
 use crate::slab::Slab;
+use crate::stats::counters::ProxyStats;
 use crate::stats::process::PoolStats;
 use evenkeel_hotkeys::ages::Ages;
 use evenkeel_hotkeys::client::ReadTicket;
@@ -281,6 +282,14 @@ impl Pools {
         match self.crosses {
             true => self.get(id)?.racks.as_ref(),
             false => None,
+        }
+    }
+
+    /// The former pool of this one has answered a read.
+    pub fn count_former_hit(&mut self, id: PoolId, stats: &mut ProxyStats) {
+        stats.former_hits += 1;
+        if let Some(pool) = self.get_mut(id) {
+            pool.former_hits += 1;
         }
     }
 

@@ -118,7 +118,8 @@ pub(crate) fn show_to_application(
             fail(core, question, &failure);
         }
         None if found.is_some() => {
-            core.counts.stats.former_hits += 1;
+            let stats = &mut core.counts.stats;
+            core.pools.count_former_hit(question.tag.pool, stats);
             let (clients, renames) = (&mut core.clients, &core.routing.renames);
             show_found(clients, renames, &question.tag, &question.bytes, found);
         }

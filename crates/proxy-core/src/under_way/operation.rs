@@ -504,7 +504,10 @@ fn show_to_application(core: &mut ProxyCore, now: Instant, id: OperationId, show
     };
     let fetched = operation.fetched.as_ref();
     let found = fetched.and_then(|fetched| Some((fetched, unique?)));
-    core.counts.stats.former_hits += u64::from(found.is_some());
+    if found.is_some() {
+        core.pools
+            .count_former_hit(tag.pool, &mut core.counts.stats);
+    }
     let (clients, renames) = (&mut core.clients, &core.routing.renames);
     show_found(clients, renames, &tag, &operation.question.bytes, found);
     told(core, id);

@@ -38,6 +38,11 @@ impl Worker {
                             .set_ring_counted(source, pool, slot, counted);
                     }
                 }
+                Control::CountFound(source, pool) => {
+                    if let Some(found) = self.parts.core.found(source, &pool) {
+                        self.parts.gauges.set_found(source, pool, found);
+                    }
+                }
                 Control::Configure(config, turnover) => self.prepare(now, config, &turnover),
                 Control::TurnOver(generation) => {
                     let prepared = self.prepared.as_ref();

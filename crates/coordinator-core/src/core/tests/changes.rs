@@ -8,6 +8,7 @@ mod ring_servers;
 mod ring_slots;
 mod rings;
 mod scaling;
+mod warm;
 
 use super::*;
 use evenkeel_control::bundles::{BundlePlan, BundleWish, FollowedBundle};
@@ -32,6 +33,7 @@ impl Follower {
             acknowledged: 0,
             ring: None,
             bundle: None,
+            found: None,
         };
         let heartbeat = Heartbeat {
             pools: pools.iter().map(followed).collect(),
@@ -171,7 +173,7 @@ fn follow_to_done(world: &mut World, all: &mut [Follower]) {
 }
 
 fn begin(world: &mut World, goal: Stage, proxies: usize) -> Result<ChangeView, ChangeRefusal> {
-    (world.core).begin_change(world.now, "main", goal, proxies)
+    (world.core).begin_change(world.now, "main", &BeginRequest::at_once(goal, proxies))
 }
 
 fn view(world: &World) -> ChangeView {
@@ -503,7 +505,8 @@ fn what_makes_no_sense_is_refused_and_not_used() {
 #[test]
 fn orders_that_make_no_sense_are_refused() {
     let (mut world, mut all) = followers::<3>();
-    let unknown = world.core.begin_change(world.now, "x", Stage::Done, 1);
+    let request = BeginRequest::at_once(Stage::Done, 1);
+    let unknown = world.core.begin_change(world.now, "x", &request);
     let words = "no proxy follows a pool of the name \"x\"";
     assert!(unknown.unwrap_err().to_string().starts_with(words));
     for goal in [Stage::Former, Stage::Quiesced, Stage::Closing] {

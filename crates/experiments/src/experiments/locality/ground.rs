@@ -138,10 +138,7 @@ impl Ground {
     /// Has the pool brought to a stage of its change from the former one, and waits until all proxies work by that. How long that took.
     pub fn lead(&self, goal: Stage) -> anyhow::Result<Duration> {
         let begun = Instant::now();
-        let request = BeginRequest {
-            goal,
-            proxies: self.proxies.len(),
-        };
+        let request = BeginRequest::at_once(goal, self.proxies.len());
         self.api()?.begin_change(POOL, &request)?;
         self.wait(&format!("all proxies to be {goal}"), |change| {
             let mut proxies = change.proxies.iter();

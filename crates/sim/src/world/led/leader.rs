@@ -9,7 +9,9 @@ use super::super::proxy::POOL;
 use super::super::units::MS;
 use crate::history::Nanos;
 use evenkeel_control::FollowedPool;
-use evenkeel_coordinator_core::{ChangeView, CoordinatorCore, Heartbeat, HeartbeatAnswer, Refusal};
+use evenkeel_coordinator_core::{
+    BeginRequest, ChangeView, CoordinatorCore, Heartbeat, HeartbeatAnswer, Refusal,
+};
 use evenkeel_schemes::stage::{Stage, Step};
 
 /// How long a member waits for an answer at most: later ones are not heard.
@@ -99,6 +101,7 @@ impl World {
                 acknowledged: version,
                 ring: self.ring_known(),
                 bundle: self.copies_followed(self.copies_planned()),
+                found: None,
             }];
             // A name that was another life's a moment ago is refused, as ever.
             let _ = self.coordinator.core.handle_heartbeat(now, &forged);
@@ -308,7 +311,8 @@ impl World {
         }
         let now = self.coordinator.process.now(self.time);
         let proxies = self.proxies.len();
-        let begun = (self.coordinator.core).begin_change(now, POOL, goal, proxies);
+        let request = BeginRequest::at_once(goal, proxies);
+        let begun = (self.coordinator.core).begin_change(now, POOL, &request);
         self.narrate(&[], || match begun {
             Ok(_) => format!("an operator wants the pool at stage {goal}"),
             Err(refused) => format!("an operator is refused: {refused}"),

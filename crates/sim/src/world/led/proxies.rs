@@ -44,6 +44,7 @@ impl World {
             },
             ring,
             bundle: self.copies_followed(copies),
+            found: None,
         }]
     }
 
