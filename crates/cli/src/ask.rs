@@ -52,11 +52,17 @@ impl CoordinatorArgs {
     /// # Errors
     /// The address is missing or none, or a file cannot be used.
     pub fn client(&self) -> Result<ApiClient, UsageError> {
+        client(self.address()?, &self.access)
+    }
+
+    /// Where it is.
+    ///
+    /// # Errors
+    /// Nobody has said.
+    pub fn address(&self) -> Result<&str, UsageError> {
         // An option that stands behind commands of a command, too, cannot be required.
         let address = self.coordinator.as_deref();
-        let address =
-            address.ok_or_else(|| UsageError("--coordinator URL is missing".to_owned()))?;
-        client(address, &self.access)
+        address.ok_or_else(|| UsageError("--coordinator URL is missing".to_owned()))
     }
 }
 

@@ -5,7 +5,7 @@
 //! same binary; [`top`] shows what servers do, [`cachelets`] where their load is, [`plans`] how it is
 //! evened out, [`drain`] empties one, [`servers`] removes one that is gone, [`settings`] changes what holds for all,
 //! [`proxies`] shows who speaks for applications, [`changes`] how pools pass from former servers to their own, [`ring`] moves parts
-//! of pools whose hash space follows the load, [`scale`] lets their servers come and go, [`bundle`] switches copies of pools' items on and off, [`profile`] says how
+//! of pools whose hash space follows the load, [`scale`] lets their servers come and go, [`bundle`] switches copies of pools' items on and off, [`locality`] has one architecture take the place of another, [`profile`] says how
 //! applications use a cache, and [`advise`] where their keys should live.
 
 #![forbid(unsafe_code)]
@@ -17,6 +17,7 @@ mod cachelets;
 mod changes;
 mod drain;
 mod environment;
+mod locality;
 mod plans;
 mod profile;
 mod proxies;
@@ -83,6 +84,8 @@ enum Command {
     Scale(Box<scale::Args>),
     /// Shows pools that keep copies for wide multi-gets, and switches these on and off
     Bundle(Box<bundle::Args>),
+    /// Shows and switches architectures of pools over racks
+    Locality(Box<locality::Args>),
     /// Shows how applications use a cache, as proxies have recorded it
     Profile(Box<profile::Args>),
     /// Says which architecture an application should have, by its profile
@@ -178,6 +181,7 @@ fn main() -> std::process::ExitCode {
         Command::Ring(args) => outcome(ring::run(&args)).into(),
         Command::Scale(args) => outcome(scale::run(&args)).into(),
         Command::Bundle(args) => outcome(bundle::run(&args)).into(),
+        Command::Locality(args) => outcome(locality::run(&args)).into(),
         Command::Profile(args) => outcome(profile::run(&args)).into(),
         Command::Advise(args) => outcome(advise::run(&args)).into(),
         Command::Settings(args) => outcome(settings::run(&args)).into(),

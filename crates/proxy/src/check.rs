@@ -1,7 +1,7 @@
 //! `evenkeel proxy check FILE`.
 
 use crate::args::Format;
-use crate::config::check_file;
+use crate::config::{check_file, check_text};
 use evenkeel_runtime::UsageError;
 use serde_json::json;
 use std::path::Path;
@@ -42,5 +42,19 @@ pub fn check(path: &Path, format: Format) -> Result<(), UsageError> {
                 "{file} cannot be used: {count} found wrong"
             )))
         }
+    }
+}
+
+/// The fingerprint that a configuration file will have, in which this text is to stand: `config_hash` of the proxies that work by it.
+///
+/// # Errors
+/// [`UsageError`] with everything that is wrong in it.
+pub fn check_new(path: &Path, text: &str) -> Result<String, UsageError> {
+    match check_text(path, text) {
+        Ok(checked) => Ok(checked.digest),
+        Err(rejection) => Err(UsageError(format!(
+            "what would stand in the file cannot be used, and is not written:\n{}",
+            rejection.report().trim_end()
+        ))),
     }
 }

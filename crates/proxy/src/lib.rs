@@ -40,6 +40,7 @@ mod start;
 mod tls;
 
 pub use args::Args;
+pub use check::check_new;
 pub use event_loop::STALL_LIMIT;
 pub use explain::{ExplainArgs, explain};
 pub use reload::Reloaded;

@@ -25,7 +25,7 @@ const COPIES: u32 = 2;
 /// Says which architecture an application should have, by a profile of it: central servers, spread ones, replicated, snooping, or
 /// with a directory.
 ///
-/// A profile is what a proxy writes with --profile FILE. Nothing is switched. docs/locality.md has the model.
+/// A profile is what a proxy writes with --profile FILE. Nothing is switched, and the command that would is told. docs/locality.md has the model.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Profiles; several are read as one, such as those of all proxies
@@ -111,6 +111,8 @@ struct Advised {
     /// Commands of a page, if the profile says it.
     commands_per_page: Option<f64>,
     advice: Advice,
+    /// The command by which that is done.
+    command: Option<String>,
     /// What the profile cannot say, and what bends what it says.
     remarks: Vec<String>,
     /// Plots that were made.
@@ -151,10 +153,31 @@ fn advised(args: &Args, head: &Head, summary: &Summary) -> anyhow::Result<Advise
         today: question.today,
         inputs: whole,
         commands_per_page,
+        command: advice
+            .choice
+            .map(|choice| command(section.pool.as_deref(), choice)),
         advice,
         remarks: summary.remarks.clone(),
         plots: plots(args, &whole, racks)?,
     })
+}
+
+/// The command that changes a pool to what is advised; what is in capitals is to be filled in.
+fn command(pool: Option<&str>, choice: Architecture) -> String {
+    let pool = pool.unwrap_or("POOL");
+    let to = match choice {
+        // Copies are switched on in a pool of that kind.
+        Architecture::Sdr => Architecture::Sds,
+        other => other,
+    };
+    let more = match choice {
+        Architecture::Dir => " --directory POOL",
+        Architecture::Sdc => " --servers SERVER,SERVER",
+        Architecture::Sds | Architecture::Snoop | Architecture::Sdr => "",
+    };
+    format!(
+        "evenkeel locality switch {pool} --to {to}{more} --config FILE --proxies N --coordinator URL"
+    )
 }
 
 /// The pool's part of what a profile says.

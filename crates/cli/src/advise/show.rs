@@ -14,6 +14,7 @@ pub(super) fn text(advised: &Advised) -> String {
         inputs,
         commands_per_page,
         advice,
+        command,
         remarks,
         plots,
     } = advised;
@@ -26,6 +27,9 @@ pub(super) fn text(advised: &Advised) -> String {
         |choice| format!("change to {choice}"),
     );
     let _ = writeln!(out, "{choice}\n{}\n", advice.reason);
+    if let Some(command) = command {
+        let _ = writeln!(out, "to switch, and first with --dry-run:\n  {command}\n");
+    }
     let distances = inputs.distances;
     let central = distances
         .central

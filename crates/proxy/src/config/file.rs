@@ -180,6 +180,14 @@ pub fn read(path: &Path) -> Result<File, Rejection> {
         return Err(unreadable("too large for a configuration file".into()));
     }
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+    read_text(path, text)
+}
+
+/// Reads what stands in a file, or is to stand there.
+///
+/// # Errors
+/// Everything that is wrong in it.
+pub fn read_text(path: &Path, text: String) -> Result<File, Rejection> {
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     understand(&text, folder).map_err(|(problems, unsaid)| Rejection {
         file: path.display().to_string(),

@@ -111,6 +111,14 @@ pub fn check_file(path: &Path) -> Result<Checked, Rejection> {
     file::read(path).map(Checked::of)
 }
 
+/// Reads what is to stand in a file, only to see whether it can be used.
+///
+/// # Errors
+/// Everything that is wrong in it.
+pub fn check_text(path: &Path, text: &str) -> Result<Checked, Rejection> {
+    file::read_text(path, text.to_owned()).map(Checked::of)
+}
+
 /// What is to be said of a file that can be used.
 #[derive(Debug)]
 pub struct Checked {
