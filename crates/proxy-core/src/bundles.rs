@@ -7,6 +7,7 @@ use evenkeel_placement::copies::Copies;
 use evenkeel_placement::cover::Cover;
 use evenkeel_protocol::KEY_LEN_MAX;
 use evenkeel_schemes::copies::PREFIX_LEN;
+use evenkeel_schemes::generation::{self, taken_apart};
 use evenkeel_schemes::locality::topology::RackId;
 use evenkeel_types::KeyHash;
 use std::fmt::Write;
@@ -18,6 +19,8 @@ pub struct Bundles {
     wish: BundleWish,
     keeping: Option<Keeping>,
     racks: Option<RackOfEach>,
+    /// Items have names of the pool's own: a copy's is that of its item behind its own prefix.
+    is_named: bool,
 }
 
 /// Where the servers of a list stand.
@@ -95,7 +98,14 @@ impl Bundles {
             wish,
             keeping,
             racks,
+            is_named: false,
         }
+    }
+
+    /// The same of items that have names of their pool's [own](evenkeel_schemes::generation), if they have.
+    #[must_use]
+    pub fn of_named(self, is_named: bool) -> Self {
+        Bundles { is_named, ..self }
     }
 
     /// What a coordinator is told of so many copies. O(servers).
@@ -176,15 +186,20 @@ impl Bundles {
         home
     }
 
-    /// The places of a key in the list, its home first: that alone where the name of a copy would be too long.
+    /// The places of a key in the list, its home first: that alone where the name of a copy would be too long. The key may be told by the name of its
+    /// item.
     pub(crate) fn places<'p>(
         &self,
         list: &ServerList,
         key: &[u8],
         places: &'p mut [u32; COPIES_MAX as usize],
     ) -> &'p [u32] {
+        let (key, before) = match self.is_named {
+            true => (taken_apart(key).1, generation::PREFIX_LEN),
+            false => (key, 0),
+        };
         let (home, hash) = list.placement().server_and_hash(key);
-        let wanted = match PREFIX_LEN + key.len() <= KEY_LEN_MAX {
+        let wanted = match PREFIX_LEN + before + key.len() <= KEY_LEN_MAX {
             true => self.copies(),
             false => 1,
         };

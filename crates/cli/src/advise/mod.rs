@@ -165,18 +165,13 @@ fn advised(args: &Args, head: &Head, summary: &Summary) -> anyhow::Result<Advise
 /// The command that changes a pool to what is advised; what is in capitals is to be filled in.
 fn command(pool: Option<&str>, choice: Architecture) -> String {
     let pool = pool.unwrap_or("POOL");
-    let to = match choice {
-        // Copies are switched on in a pool of that kind.
-        Architecture::Sdr => Architecture::Sds,
-        other => other,
-    };
     let more = match choice {
         Architecture::Dir => " --directory POOL",
         Architecture::Sdc => " --servers SERVER,SERVER",
         Architecture::Sds | Architecture::Snoop | Architecture::Sdr => "",
     };
     format!(
-        "evenkeel locality switch {pool} --to {to}{more} --config FILE --proxies N --coordinator URL"
+        "evenkeel locality switch {pool} --to {choice}{more} --config FILE --proxies N --coordinator URL"
     )
 }
 

@@ -11,15 +11,19 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TableLike, Value
 const GENERATION_MARK: &str = "-g";
 
 /// What does not go over from a pool to the one that takes its place.
-const LEFT: [&str; 14] = [
+const LEFT: [&str; 6] = [
     "architecture",
-    "rack_copies",
     "directory",
     "generation",
     "warm_from",
     "warm_fill",
-    "pool_coordinator",
     "cluster",
+];
+
+/// What is said of copies, and goes with them.
+const COPIED: [&str; 8] = [
+    "rack_copies",
+    "pool_coordinator",
     "bundle",
     "copies",
     "copies_ttl",
@@ -33,6 +37,8 @@ const LEFT: [&str; 14] = [
 pub struct Wish {
     /// Where items are to live.
     pub architecture: Architecture,
+    /// In how many racks each is to be, where it is to be in several; none for as many as there are, or two.
+    pub rack_copies: Option<u8>,
     /// The pool of the notes, in a directory.
     pub directory: Option<String>,
     /// Other servers than it has; none for the same.
@@ -43,7 +49,7 @@ pub struct Wish {
 
 /// Two pools of which one takes the other's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Switch {
+pub struct Pools {
     /// The one that is left.
     pub from: String,
     /// The one that stays.
@@ -56,7 +62,7 @@ pub enum Stand {
     /// Nothing takes its place; its name.
     Rests(String),
     /// It is in the middle of a switch.
-    Switches(Switch),
+    Switches(Pools),
 }
 
 /// The file. Clones are edited, so that what is to stand there can be looked at before it does.
@@ -119,7 +125,7 @@ impl Document {
             )));
         };
         let switch = |from: &str, to: &str| {
-            Stand::Switches(Switch {
+            Stand::Switches(Pools {
                 from: from.to_owned(),
                 to: to.to_owned(),
             })
@@ -138,7 +144,7 @@ impl Document {
     ///
     /// # Errors
     /// Its name is used.
-    pub fn begin(&mut self, from: &str, wish: &Wish) -> Result<Switch, UsageError> {
+    pub fn begin(&mut self, from: &str, wish: &Wish) -> Result<Pools, UsageError> {
         let generation = self.generation(from) + 1;
         let to = format!("{}{GENERATION_MARK}{generation}", self.base(from));
         let Some(mut pool) = self.0["pools"].get(from).cloned() else {
@@ -159,32 +165,61 @@ impl Document {
             pools.insert(&to, pool);
         }
         self.lead(from, &to);
-        Ok(Switch {
+        Ok(Pools {
             from: from.to_owned(),
             to,
         })
     }
 
     /// The pool that was left goes, and the other one is as if it had always been there.
-    pub fn end(&mut self, switch: &Switch) {
-        self.remove(&switch.from);
-        let pools = self.0["pools"].as_table_like_mut();
-        let stays = pools.and_then(|pools| pools.get_mut(&switch.to)?.as_table_like_mut());
-        if let Some(pool) = stays {
+    pub fn end(&mut self, pools: &Pools) {
+        self.remove(&pools.from);
+        if let Some(pool) = self.pool_mut(&pools.to) {
             for key in ["warm_from", "pool_coordinator"] {
                 pool.remove(key);
             }
         }
     }
 
+    /// Items are where their keys say, and what is said of copies goes. Where they have been there before, nothing else changes.
+    pub fn relabel(&mut self, pool: &str, architecture: Architecture) {
+        if let Some(pool) = self.pool_mut(pool) {
+            pool.insert("architecture", value(architecture.to_string()));
+            for key in COPIED {
+                pool.remove(key);
+            }
+        }
+    }
+
+    /// Items get copies in so many racks beside where they are; in as many as before, where nothing is said.
+    pub fn replicate(&mut self, pool: &str, wish: &Wish) {
+        if let Some(pool) = self.pool_mut(pool) {
+            pool.insert("architecture", value(Architecture::Sdr.to_string()));
+            if let Some(copies) = wish.rack_copies {
+                pool.insert("rack_copies", value(i64::from(copies)));
+            }
+            pool.insert("pool_coordinator", value(&wish.coordinator));
+        }
+    }
+
+    /// In how many racks each item of a pool is, if that is said.
+    pub fn rack_copies(&self, pool: &str) -> Option<i64> {
+        self.pool(pool)?.get("rack_copies")?.as_integer()
+    }
+
     /// All is as it was before.
-    pub fn take_back(&mut self, switch: &Switch) {
-        self.lead(&switch.to, &switch.from);
-        self.remove(&switch.to);
+    pub fn take_back(&mut self, pools: &Pools) {
+        self.lead(&pools.to, &pools.from);
+        self.remove(&pools.to);
     }
 
     fn pool(&self, name: &str) -> Option<&dyn TableLike> {
         self.0.get("pools")?.get(name)?.as_table_like()
+    }
+
+    fn pool_mut(&mut self, name: &str) -> Option<&mut dyn TableLike> {
+        let pools = self.0["pools"].as_table_like_mut()?;
+        pools.get_mut(name)?.as_table_like_mut()
     }
 
     fn remove(&mut self, pool: &str) {
@@ -235,7 +270,7 @@ fn lead(route: &mut dyn TableLike, from: &str, to: &str) {
 
 /// A copy of a pool becomes the one that takes its place.
 fn take_over(pool: &mut dyn TableLike, from: &str, generation: u64, wish: &Wish) {
-    for key in LEFT {
+    for key in LEFT.into_iter().chain(COPIED) {
         pool.remove(key);
     }
     if !wish.servers.is_empty() {
@@ -283,14 +318,15 @@ pool = "main" # the rest
     fn wish(architecture: Architecture) -> Wish {
         Wish {
             architecture,
+            rack_copies: None,
             directory: (architecture == Architecture::Dir).then(|| "notes".to_owned()),
             servers: Vec::new(),
             coordinator: "http://c:1".to_owned(),
         }
     }
 
-    fn switch(from: &str, to: &str) -> Switch {
-        Switch {
+    fn switch(from: &str, to: &str) -> Pools {
+        Pools {
             from: from.to_owned(),
             to: to.to_owned(),
         }
@@ -339,6 +375,26 @@ pool = "main" # the rest
         assert_eq!(next, switch("main-g1", "main-g2"));
         assert_eq!(document.said("main-g2", "directory"), None);
         assert_eq!(document.generation("main-g2"), 2);
+    }
+
+    #[test]
+    fn copies_come_and_go_where_items_are() {
+        let mut document = Document::read(FILE).unwrap();
+        let copied = Wish {
+            rack_copies: Some(3),
+            ..wish(Architecture::Sdr)
+        };
+        document.replicate("main", &copied);
+        let expected = FILE.replace(
+            "architecture = \"sds\"\n",
+            "architecture = \"sdr\"\nrack_copies = 3\npool_coordinator = \"http://c:1\"\n",
+        );
+        assert_eq!(document.text(), expected);
+        assert_eq!(document.rack_copies("main"), Some(3));
+        document.replicate("main", &wish(Architecture::Sdr));
+        assert_eq!(document.text(), expected);
+        document.relabel("main", Architecture::Sds);
+        assert_eq!(document.text(), FILE);
     }
 
     #[test]

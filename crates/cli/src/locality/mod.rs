@@ -1,6 +1,7 @@
 //! `evenkeel locality`: which architecture pools over racks have, and how they go from one to another while they serve.
 
 mod document;
+mod plan;
 mod steps;
 mod switch;
 
@@ -49,6 +50,9 @@ pub enum What {
         /// The architecture
         #[arg(long, value_enum)]
         to: To,
+        /// In how many racks items are to be, with --to sdr [default: as in the file, or 2]
+        #[arg(long, value_name = "K", value_parser = clap::value_parser!(u8).range(2..))]
+        rack_copies: Option<u8>,
         /// The pool that is to have the notes, with --to dir
         #[arg(long, value_name = "POOL")]
         directory: Option<String>,
@@ -90,6 +94,8 @@ pub enum To {
     Sdc,
     /// Items are in the rack that their key says
     Sds,
+    /// Items are in the rack that their key says, with copies in others
+    Sdr,
     /// Items are in the rack that wrote them last, and notes in all others
     Snoop,
     /// Items are in the rack that wrote them last, and notes in a directory
@@ -101,6 +107,7 @@ impl From<To> for Architecture {
         match to {
             To::Sdc => Architecture::Sdc,
             To::Sds => Architecture::Sds,
+            To::Sdr => Architecture::Sdr,
             To::Snoop => Architecture::Snoop,
             To::Dir => Architecture::Dir,
         }
@@ -131,6 +138,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         What::Switch {
             pool,
             to,
+            rack_copies,
             directory,
             servers,
             at_most,
@@ -138,6 +146,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         } => {
             let wish = document::Wish {
                 architecture: (*to).into(),
+                rack_copies: *rack_copies,
                 directory: directory.clone(),
                 servers: servers.clone(),
                 coordinator: args.coordinator.address()?.to_owned(),

@@ -1,7 +1,8 @@
 //! What comes next in a switch, by what stands in the file and what the coordinator says. Nothing else is remembered: a switch that was left
 //! goes on from where it is.
 
-use evenkeel_coordinator_core::{ChangeView, ProxiesView, ProxyView, Stage};
+use evenkeel_coordinator_core::{BundleView, ChangeView, ProxiesView, ProxyView, Stage};
+use evenkeel_schemes::copies::Switch;
 
 /// What is known.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +70,39 @@ pub fn next_behind(change: Option<&ChangeView>) -> Next {
     }
 }
 
+/// What comes next as long as copies of a pool are not as they are to be: on or off. The file says how many there are.
+pub fn next_copies(seen: &Seen<'_>, bundle: Option<&BundleView>, to: Switch) -> Next {
+    let Some(bundle) = bundle else {
+        return match to {
+            // Nobody says that there are any.
+            Switch::Off => Next::Over,
+            _ => Next::Wait("no proxy follows the pool at this coordinator yet".to_owned()),
+        };
+    };
+    if let Some(wait) = waits_for_file(seen) {
+        return Next::Wait(wait);
+    }
+    let change = &bundle.change;
+    let says_other = bundle.wishes.iter().find(|wish| !wish.fits);
+    let is_there = bundle.switch == to.as_str() && change.waits_for.is_empty();
+    let goes = |change: &ChangeView| match change.goal {
+        Stage::Quiesced | Stage::Warming => Switch::On,
+        Stage::Former | Stage::Closing | Stage::Done => Switch::Off,
+    };
+    match says_other {
+        _ if is_there => Next::Over,
+        _ if bundle.switch != to.as_str() && goes(change) == to => {
+            Next::Wait(format!("copies are {}: {}", bundle.switch, change.hint))
+        }
+        Some(wish) if to == Switch::On => Next::Wait(format!(
+            "proxy {} says {} in its file",
+            wish.proxy, wish.wish
+        )),
+        _ if change.proxies.len() == seen.wanted && change.waits_for.is_empty() => Next::Begin,
+        _ => Next::Wait(change.hint.clone()),
+    }
+}
+
 /// Who does not work by the file yet, in words.
 fn waits_for_file(seen: &Seen<'_>) -> Option<String> {
     let is_right = |proxy: &&ProxyView| proxy.config_hash.as_deref() == Some(seen.digest);
@@ -96,7 +130,8 @@ fn waits_for_file(seen: &Seen<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_coordinator_core::FollowerView;
+    use evenkeel_control::bundles::BundleWish;
+    use evenkeel_coordinator_core::{BundleWishView, FollowerView};
     use evenkeel_types::{BootId, Epoch};
 
     fn proxies(digests: &[&str]) -> ProxiesView {
@@ -200,6 +235,46 @@ mod tests {
         }
         assert_eq!(said(&at(Stage::Done, Stage::Done, 1)), "done: the hint");
         assert_eq!(at(Stage::Done, Stage::Done, 0), Next::End);
+    }
+
+    #[test]
+    fn copies_are_switched_when_all_say_the_same() {
+        let all = proxies(&["new", "new"]);
+        let wish = |fits| BundleWishView {
+            proxy: "p0".into(),
+            wish: BundleWish {
+                copies: 2,
+                servers: 4,
+                fingerprint: 1,
+            },
+            fits,
+        };
+        let bundle = |switch: &str, goal, behind, fits| BundleView {
+            change: change(Stage::Former, goal, 2, behind),
+            switch: switch.into(),
+            plan: None,
+            wishes: vec![wish(fits)],
+        };
+        let to = |to, bundle: &BundleView| next_copies(&seen(&all, None), Some(bundle), to);
+        let off = bundle("off", Stage::Former, 0, true);
+        assert_eq!(to(Switch::On, &off), Next::Begin);
+        assert_eq!(to(Switch::Off, &off), Next::Over);
+        let behind = bundle("off", Stage::Former, 1, true);
+        assert_eq!(said(&to(Switch::On, &behind)), "the hint");
+        let other = bundle("off", Stage::Former, 0, false);
+        assert!(said(&to(Switch::On, &other)).starts_with("proxy p0 says 2 copies"));
+        let begun = bundle("clearing", Stage::Warming, 0, true);
+        assert_eq!(
+            said(&to(Switch::On, &begun)),
+            "copies are clearing: the hint"
+        );
+        assert_eq!(to(Switch::Off, &begun), Next::Begin);
+        let on = bundle("on", Stage::Warming, 0, true);
+        assert_eq!(to(Switch::On, &on), Next::Over);
+        assert_eq!(to(Switch::Off, &on), Next::Begin);
+        let none = |to| next_copies(&seen(&all, None), None, to);
+        assert_eq!(none(Switch::Off), Next::Over);
+        assert!(said(&none(Switch::On)).starts_with("no proxy follows"));
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! A switch from one architecture to another, carried out: the file is edited, and the coordinator is told.
 
-use super::document::{Document, Stand, Switch, Wish};
-use super::steps::{Next, Seen, next, next_behind};
+use super::document::{Document, Stand, Wish};
+use super::plan::{Plan, Replace};
+use super::steps::{Next, Seen, next, next_behind, next_copies};
 use super::{PoolArgs, read};
 use crate::ask::Format;
-use anyhow::{Context, ensure};
-use evenkeel_coordinator_core::{BeginRequest, ChangeView, Stage};
+use anyhow::Context;
+use evenkeel_coordinator_core::{BeginRequest, BundleSwitchRequest, ChangeView, Stage};
 use evenkeel_member::client::{ApiClient, ClientError, ClientResult};
 use evenkeel_proxy::check_new;
 use evenkeel_runtime::UsageError;
+use evenkeel_schemes::copies::Switch;
+use evenkeel_schemes::locality::model::Architecture;
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
@@ -27,49 +30,53 @@ struct Done<'a> {
     architecture: Option<&'a str>,
 }
 
-/// What would be done.
-#[derive(Debug, Serialize)]
-struct Plan<'a> {
-    from: &'a str,
-    to: &'a str,
-    /// What would stand in the file during the switch.
-    during: String,
-    /// And behind it.
-    after: String,
-}
-
 /// Says what a switch would do.
 ///
 /// # Errors
-/// The file cannot be used, or could not be if it were edited.
+/// The file or the wish cannot be used, or the file could not be if it were edited.
 pub fn dry_run(of: &PoolArgs, wish: &Wish, format: Format) -> anyhow::Result<()> {
-    let document = read(&of.config)?;
-    let (switch, during) = match document.stand(&of.pool)? {
-        Stand::Rests(from) => begun(&document, &from, wish)?,
-        Stand::Switches(switch) => (switch, document),
-    };
-    let mut after = during.clone();
-    after.end(&switch);
-    for document in [&during, &after] {
-        check_new(&of.config, &document.text())?;
+    let plan = checked(of, read(&of.config)?, wish)?;
+    format.print(&Told::of(&plan), |told| told.words(of))
+}
+
+/// What a switch would do, as it is told.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    pool: &'a str,
+    architecture: Architecture,
+    /// What would stand in the file, one after the other.
+    files: Vec<String>,
+}
+
+impl<'a> Told<'a> {
+    fn of(plan: &'a Plan) -> Self {
+        Told {
+            pool: plan.pool(),
+            architecture: plan.architecture,
+            files: plan.files().iter().map(|file| file.text()).collect(),
+        }
     }
-    let plan = Plan {
-        from: &switch.from,
-        to: &switch.to,
-        during: during.text(),
-        after: after.text(),
-    };
-    format.print(&plan, |plan| {
-        let Plan { from, to, during, .. } = plan;
-        let (proxies, config) = (of.proxies, of.config.display());
-        format!(
-            "1. This is written to {config}:\n\n{during}\n\
-             2. When all {proxies} proxies work by it, the coordinator leads them from pool {from} to pool {to}. Requests wait for some milliseconds.\n\
-             3. When {from} answers less than 0.1 % of what reads find, it is not asked any more.\n\
-             4. {from} goes out of the file, and warm_from and pool_coordinator out of {to}.\n\
-             Nothing has been done."
-        )
-    })
+
+    fn words(&self, of: &PoolArgs) -> String {
+        let (pool, architecture) = (self.pool, self.architecture);
+        let (config, proxies) = (of.config.display(), of.proxies);
+        let files = (1..).zip(&self.files).map(|(at, file)| {
+            format!("{at}. {config}, by which {proxies} proxies work before anything else is done:\n\n{file}\n")
+        });
+        files.collect::<String>()
+            + &format!(
+                "In the end pool {pool} serves alone: {architecture}. Nothing has been done."
+            )
+    }
+}
+
+/// The plan of a wish. All that is to stand in the file can be used.
+fn checked(of: &PoolArgs, document: Document, wish: &Wish) -> anyhow::Result<Plan> {
+    let plan = Plan::new(document, &of.pool, wish)?;
+    for file in plan.files() {
+        check_new(&of.config, &file.text())?;
+    }
+    Ok(plan)
 }
 
 /// Carries a switch out, or goes on with it.
@@ -83,47 +90,78 @@ pub fn switch(
     at_most_s: u64,
     format: Format,
 ) -> anyhow::Result<()> {
-    let document = read(&of.config)?;
-    let request = BeginRequest {
-        when_warm_s: Some(at_most_s),
-        ..BeginRequest::at_once(Stage::Done, of.proxies)
-    };
-    let to = match document.stand(&of.pool)? {
-        Stand::Switches(switch) => {
-            let said = document.said(&switch.to, "architecture").unwrap_or("none");
-            ensure!(
-                said == wish.architecture.to_string(),
-                UsageError(format!(
-                    "pool {} is being switched to {said}: go on with that, or evenkeel locality withdraw",
-                    switch.from
-                ))
-            );
-            carry_out(client, of, document, &switch, &request)?;
-            switch.to
+    let before = read(&of.config)?;
+    let plan = checked(of, before.clone(), wish)?;
+    let pool = plan.pool();
+    if plan.has_other_copies {
+        switch_copies(client, of, &before, pool, Switch::Off)?;
+    }
+    if let Some(replace) = &plan.replace {
+        if replace.during.text() != before.text() {
+            write(&of.config, &replace.during)?;
         }
-        Stand::Rests(pool) => {
-            let is_there =
-                document.said(&pool, "architecture") == Some(&wish.architecture.to_string());
-            if is_there && wish.servers.is_empty() {
-                ensure!(
-                    change(client, &pool)?.is_some(),
-                    UsageError(format!("pool {pool} is {} already", wish.architecture))
-                );
-                finish(client, &pool)?;
-                pool
-            } else {
-                let (switch, during) = begun(&document, &pool, wish)?;
-                let mut after = during.clone();
-                after.end(&switch);
-                check_new(&of.config, &after.text())?;
-                write(&of.config, &during)?;
-                carry_out(client, of, during, &switch, &request)?;
-                switch.to
+        let request = BeginRequest {
+            when_warm_s: Some(at_most_s),
+            ..BeginRequest::at_once(Stage::Done, of.proxies)
+        };
+        warm(client, of, replace, &request)?;
+        let left = &replace.pools.from;
+        if replace.leaves_copies {
+            switch_copies(client, of, &replace.during, left, Switch::Off)?;
+        }
+        write(&of.config, &replace.after)?;
+        finish(client, left)?;
+        // Copies of it are another thing to the coordinator.
+        finish(client, pool)?;
+    }
+    if let Some(last) = &plan.last {
+        if last.text() != before.text() {
+            write(&of.config, last)?;
+        }
+    }
+    match plan.end() {
+        end if plan.architecture == Architecture::Sdr => {
+            switch_copies(client, of, end, pool, Switch::On)?;
+        }
+        _ => finish(client, pool)?,
+    }
+    told(plan.end(), pool, format)
+}
+
+/// Copies of a pool are switched on or off, if they are not.
+fn switch_copies(
+    client: &ApiClient,
+    of: &PoolArgs,
+    document: &Document,
+    pool: &str,
+    to: Switch,
+) -> anyhow::Result<()> {
+    let digest = check_new(&of.config, &document.text())?;
+    let request = BundleSwitchRequest {
+        proxies: of.proxies,
+    };
+    let mut news = News::default();
+    until_over(|| {
+        let (proxies, bundles) = (client.proxies()?, client.bundles()?.bundles);
+        let bundle = bundles.iter().find(|bundle| bundle.change.pool == *pool);
+        let seen = Seen {
+            digest: &digest,
+            proxies: &proxies,
+            change: None,
+            wanted: of.proxies,
+        };
+        match next_copies(&seen, bundle, to) {
+            Next::Wait(why) => news.say(&why),
+            Next::Begin => {
+                match to {
+                    Switch::On => client.switch_bundle_on(pool, &request)?,
+                    _ => client.switch_bundle_off(pool, &request)?,
+                };
             }
+            Next::End | Next::Forget | Next::Over => return Ok(true),
         }
-    };
-    let document = read(&of.config)?;
-    told(&document, &to, format)
+        Ok(false)
+    })
 }
 
 /// Takes a switch back.
@@ -132,38 +170,30 @@ pub fn switch(
 /// There is none, or it is too late, or the file cannot be used, or the coordinator does not answer.
 pub fn withdraw(client: &ApiClient, of: &PoolArgs, format: Format) -> anyhow::Result<()> {
     let mut document = read(&of.config)?;
-    let Stand::Switches(switch) = document.stand(&of.pool)? else {
+    let Stand::Switches(pools) = document.stand(&of.pool)? else {
         return Err(UsageError(format!("pool {} is not being switched", of.pool)).into());
     };
-    if change(client, &switch.to)?.is_some() {
-        let withdrawn = client.withdraw_change(&switch.to);
+    if change(client, &pools.to)?.is_some() {
+        let withdrawn = client.withdraw_change(&pools.to);
         withdrawn.context("what moves can be switched back when it is done")?;
     }
-    document.take_back(&switch);
+    document.take_back(&pools);
     write(&of.config, &document)?;
-    finish(client, &switch.to)?;
-    told(&document, &switch.from, format)
+    finish(client, &pools.to)?;
+    told(&document, &pools.from, format)
 }
 
-/// The file with another pool in the place of this one.
-fn begun(document: &Document, from: &str, wish: &Wish) -> anyhow::Result<(Switch, Document)> {
-    let mut during = document.clone();
-    let switch = during.begin(from, wish)?;
-    Ok((switch, during))
-}
-
-/// The file has both pools: goes on until it has one.
-fn carry_out(
+/// The file has both pools: goes on until the former one is not asked any more.
+fn warm(
     client: &ApiClient,
     of: &PoolArgs,
-    mut document: Document,
-    switch: &Switch,
+    Replace { pools, during, .. }: &Replace,
     request: &BeginRequest,
 ) -> anyhow::Result<()> {
-    let digest = check_new(&of.config, &document.text())?;
+    let digest = check_new(&of.config, &during.text())?;
     let mut news = News::default();
     until_over(|| {
-        let (proxies, change) = (client.proxies()?, change(client, &switch.to)?);
+        let (proxies, change) = (client.proxies()?, change(client, &pools.to)?);
         let next = next(&Seen {
             digest: &digest,
             proxies: &proxies,
@@ -173,16 +203,13 @@ fn carry_out(
         match next {
             Next::Wait(why) => news.say(&why),
             Next::Begin => {
-                client.begin_change(&switch.to, request)?;
-                eprintln!("begun: {} takes the place of {}", switch.to, switch.from);
+                client.begin_change(&pools.to, request)?;
+                eprintln!("begun: {} takes the place of {}", pools.to, pools.from);
             }
             Next::End | Next::Forget | Next::Over => return Ok(true),
         }
         Ok(false)
-    })?;
-    document.end(switch);
-    write(&of.config, &document)?;
-    finish(client, &switch.to)
+    })
 }
 
 /// The file has one pool: goes on until nothing of the switch is left.

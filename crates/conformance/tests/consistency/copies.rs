@@ -73,7 +73,7 @@ struct Pool {
 enum Copies {
     /// On any servers: multi-gets ask few.
     Anywhere,
-    /// In different racks: every get asks the nearest.
+    /// In different racks: every get asks the nearest. Items have names of their pool's own.
     InRacks,
 }
 
@@ -91,7 +91,7 @@ impl Copies {
             Copies::InRacks => {
                 let racks = (0..servers.len() / 2).map(|rack| format!("[topology.racks.{rack}]\n"));
                 format!(
-                    "{}[pools.main]\n{}architecture = \"sdr\"\nrack_copies = 3\n{others}",
+                    "{}[pools.main]\n{}architecture = \"sdr\"\nrack_copies = 3\ngeneration = 1\n{others}",
                     racks.collect::<String>(),
                     listed(servers, |at| (at / 2).to_string())
                 )

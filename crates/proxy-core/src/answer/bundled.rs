@@ -124,7 +124,9 @@ fn show_value(
     match as_sent {
         Some(raw) => show::value_as_sent(&mut bytes, rename, value, raw),
         None => {
-            let cas = value.cas.filter(|_| shows_unique(shown_as));
+            let mask = rename.map_or(0, |rename| rename.unique_mask(value.key));
+            let cas = value.cas.map(|Version(unique)| Version(unique ^ mask));
+            let cas = cas.filter(|_| shows_unique(shown_as));
             show::named_value(&mut bytes, rename, &Value { cas, ..*value });
             if let Some((bundled, _)) = core.pools.bundled(tag.pool) {
                 bundled.counts.copies_hit += 1;

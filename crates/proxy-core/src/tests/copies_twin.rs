@@ -9,6 +9,7 @@ use super::world::{SOURCE, World};
 use crate::*;
 use evenkeel_control::bundles::BundlePlan;
 use evenkeel_profile::{Flags, Sampling};
+use evenkeel_schemes::generation::name_prefix;
 use evenkeel_schemes::stage::{Stage, Step};
 use std::sync::Arc;
 
@@ -114,7 +115,10 @@ fn servers_with_copies_are_one_memcached() {
                 unreachable!("a list");
             };
             let bundles = Bundles::new(list, 2 + seed as u8 % 2, Some(Keeping::default()), None);
-            pool.bundles = Some(Arc::new(bundles));
+            // Some have names of the pool's own.
+            let is_named = seed % 3 == 0;
+            pool.settings.name_prefix = name_prefix(1, 1).filter(|_| is_named);
+            pool.bundles = Some(Arc::new(bundles.of_named(is_named)));
         });
         let (mut twin, mut servers) = (Server::new(1, false), servers(false));
         let (mut witness, mut copies) = (Server::new(1, false), 0);

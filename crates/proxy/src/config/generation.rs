@@ -1,5 +1,6 @@
 //! Names of a pool's own for its items, so that what others have at the same servers is not in their way.
 
+use super::adaptive::is_adaptive;
 use super::pools::PoolServers;
 use super::reader::{Reader, Section};
 use evenkeel_schemes::generation::{GENERATION_MAX, PREFIX_LEN, name_prefix};
@@ -9,9 +10,7 @@ use evenkeel_types::KeyHash;
 const GENERATION: &str = "generation";
 
 /// What else puts items of ours elsewhere, or has names of its own.
-const REFUSED: [&str; 6] = [
-    "failover", "gutter", "hot_keys", "bundle", "copies", "start",
-];
+const REFUSED: [&str; 4] = ["failover", "gutter", "hot_keys", "start"];
 
 /// What stands before the keys of a pool in the names of its items: nothing in generation 0.
 pub fn generation(
@@ -32,13 +31,9 @@ pub fn generation(
         let what = format!("{key} does not go with generation: not built");
         reader.fail(section.place_of(key), what);
     }
-    for (key, value) in [("distribution", "adaptive"), ("architecture", "sdr")] {
-        if section.text_of(key) == Some(value) {
-            let what = format!(
-                "{key} = \"{value}\" does not go with generation: its items have other names"
-            );
-            reader.fail(section.place_of(GENERATION), what);
-        }
+    if is_adaptive(section) {
+        let what = "distribution = \"adaptive\" does not go with generation: items of a ring have names of its own";
+        reader.fail(section.place_of(GENERATION), what);
     }
     // Pools of other names have other ones in the same generation.
     name_prefix(KeyHash::of(pool.as_bytes()).0, generation.value)

@@ -229,15 +229,12 @@ impl Settings {
                     })?)
                 }
             };
+            let is_named = plan.settings.name_prefix.is_some();
             let bundles = match (&kind, plan.copies) {
                 (PoolKind::Memcached(list), Some(plan)) => {
                     let racks = plan.racks(&self.racks);
-                    Some(Arc::new(Bundles::new(
-                        list,
-                        plan.copies,
-                        plan.keeping,
-                        racks,
-                    )))
+                    let bundles = Bundles::new(list, plan.copies, plan.keeping, racks);
+                    Some(Arc::new(bundles.of_named(is_named)))
                 }
                 _ => None,
             };

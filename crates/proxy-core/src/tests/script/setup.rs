@@ -213,7 +213,9 @@ fn set(config: &mut ProxyConfig, pool: usize, option: &str) -> Result<(), String
             });
             let follows = keeping.map(|_| SOURCE);
             config.pools[pool].settings.follows = follows;
-            config.pools[pool].bundles = Some(Arc::new(Bundles::new(&list, copies, keeping, None)));
+            let bundles = Bundles::new(&list, copies, keeping, None);
+            let is_named = config.pools[pool].settings.name_prefix.is_some();
+            config.pools[pool].bundles = Some(Arc::new(bundles.of_named(is_named)));
         }
         ("near", _) => {
             let PoolKind::Memcached(list) = &config.pools[pool].kind else {
@@ -224,7 +226,8 @@ fn set(config: &mut ProxyConfig, pool: usize, option: &str) -> Result<(), String
             let racks = rack_of_each(list, number()?)?;
             let (copies, keeping) = (before.wish().copies, before.keeping());
             let bundles = Bundles::new(list, copies, keeping, Some(&racks));
-            config.pools[pool].bundles = Some(Arc::new(bundles));
+            let is_named = config.pools[pool].settings.name_prefix.is_some();
+            config.pools[pool].bundles = Some(Arc::new(bundles.of_named(is_named)));
         }
         ("limit_keys", "") => config.limit_keys = true,
         ("version", version) => version.clone_into(&mut config.version),
