@@ -284,6 +284,23 @@ mod tests {
     }
 
     #[test]
+    fn a_key_and_the_name_of_its_item_have_the_same_places() {
+        let servers = list(&["a", "b", "c"]);
+        let bundles = Bundles::new(&servers, 3, None, None).of_named(true);
+        let prefix = generation::name_prefix(1, 7).expect("a generation");
+        for (len, copies) in [(1, 3), (224, 3), (225, 1), (235, 1)] {
+            let key = vec![b'k'; len];
+            let places = |key: &[u8]| {
+                let mut places = [0; COPIES_MAX as usize];
+                bundles.places(&servers, key, &mut places).to_vec()
+            };
+            let of_key = places(&key);
+            assert_eq!(of_key.len(), copies, "{len}");
+            assert_eq!(of_key, places(&[&prefix[..], &key].concat()), "{len}");
+        }
+    }
+
+    #[test]
     fn places_that_may_not_be_asked_are_left_out_unless_none_may() {
         let servers = list(&["a", "b", "c"]);
         let bundles = Bundles::new(&servers, 2, None, None);

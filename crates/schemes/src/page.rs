@@ -306,7 +306,10 @@ fn page() -> String {
                 "one of kind `g` or `n` whose key leaves no room: a hash in its place",
                 "no",
             ),
-            Kind::Copy => ("a copy of a bundled item", "yes"),
+            Kind::Copy => (
+                "a copy of a bundled item; behind it stands the name of the item",
+                "yes",
+            ),
             Kind::Note => ("a note in a directory, after its pool's name", "yes"),
         };
         let letter = char::from(kind.letter());

@@ -114,10 +114,10 @@ pub fn switch(
         // Copies of it are another thing to the coordinator.
         finish(client, pool)?;
     }
-    if let Some(last) = &plan.last {
-        if last.text() != before.text() {
-            write(&of.config, last)?;
-        }
+    if let Some(last) = &plan.last
+        && last.text() != before.text()
+    {
+        write(&of.config, last)?;
     }
     match plan.end() {
         end if plan.architecture == Architecture::Sdr => {
