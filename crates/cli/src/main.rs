@@ -6,7 +6,7 @@
 //! evened out, [`drain`] empties one, [`servers`] removes one that is gone, [`settings`] changes what holds for all,
 //! [`proxies`] shows who speaks for applications, [`changes`] how pools pass from former servers to their own, [`ring`] moves parts
 //! of pools whose hash space follows the load, [`scale`] lets their servers come and go, [`bundle`] switches copies of pools' items on and off, [`profile`] says how
-//! applications use a cache, and [`advise`] where their keys should live.
+//! applications use a cache, [`advise`] where their keys should live, and [`locality`] how those stand that one of several racks holds.
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,7 @@ mod cachelets;
 mod changes;
 mod drain;
 mod environment;
+mod locality;
 mod plans;
 mod profile;
 mod proxies;
@@ -87,6 +88,8 @@ enum Command {
     Profile(Box<profile::Args>),
     /// Says which architecture an application should have, by its profile
     Advise(Box<advise::Args>),
+    /// Checks how keys of a pool over racks stand
+    Locality(Box<locality::Args>),
     /// Shows and changes the settings of a cluster
     Settings(Box<settings::Args>),
     /// Says where keys go through a proxy, and why
@@ -180,6 +183,7 @@ fn main() -> std::process::ExitCode {
         Command::Bundle(args) => outcome(bundle::run(&args)).into(),
         Command::Profile(args) => outcome(profile::run(&args)).into(),
         Command::Advise(args) => outcome(advise::run(&args)).into(),
+        Command::Locality(args) => outcome(locality::run(&args)).into(),
         Command::Settings(args) => outcome(settings::run(&args)).into(),
         Command::Explain(args) => outcome(evenkeel_proxy::explain(&args)).into(),
         Command::Bench { command } => match command {
