@@ -5,7 +5,7 @@
 //! same binary; [`top`] shows what servers do, [`cachelets`] where their load is, [`plans`] how it is
 //! evened out, [`drain`] empties one, [`servers`] removes one that is gone, [`settings`] changes what holds for all,
 //! [`proxies`] shows who speaks for applications, [`changes`] how pools pass from former servers to their own, [`ring`] moves parts
-//! of pools whose hash space follows the load, [`scale`] lets their servers come and go, [`bundle`] switches copies of pools' items on and off, [`locality`] has one architecture take the place of another, [`profile`] says how
+//! of pools whose hash space follows the load, [`scale`] lets their servers come and go, [`bundle`] switches copies of pools' items on and off, [`locality`] has one architecture take the place of another and says how keys stand, [`profile`] says how
 //! applications use a cache, and [`advise`] where their keys should live.
 
 #![forbid(unsafe_code)]
@@ -84,7 +84,7 @@ enum Command {
     Scale(Box<scale::Args>),
     /// Shows pools that keep copies for wide multi-gets, and switches these on and off
     Bundle(Box<bundle::Args>),
-    /// Shows and switches architectures of pools over racks
+    /// Shows and switches architectures of pools over racks, and checks how keys stand
     Locality(Box<locality::Args>),
     /// Shows how applications use a cache, as proxies have recorded it
     Profile(Box<profile::Args>),

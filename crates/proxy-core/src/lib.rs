@@ -130,8 +130,9 @@ pub use config::{
     PoolKind, PoolSettings, ProfileConfig, ProxyConfig, RequestLogConfig, Revision, TlsId,
 };
 pub use explain::{
-    CopiesSeen, Destination, Explanation, Exptimes, FormerSeen, HealthSeen, HotSeen, KeyTogether,
-    KeyWay, PLACES_LISTED_MAX, Placing, RacksSeen, RouteFound, ServerSeen, Together,
+    CopiesSeen, Destination, Explanation, Exptimes, Fault, FormerSeen, HealthSeen, HeldKey,
+    HeldPlace, HotSeen, KeyStanding, KeyTogether, KeyWay, PLACES_LISTED_MAX, PlaceSeen, Placing,
+    RacksSeen, RouteFound, ServerSeen, Stands, Together,
 };
 pub use ids::{BackendId, ClientId};
 pub use logged::LoggedRequest;

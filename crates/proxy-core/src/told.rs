@@ -1,7 +1,7 @@
 //! What a worker has counted, and where keys go, for whoever asks.
 
 use crate::config::MapSource;
-use crate::explain::{Explanation, Together, explain, together};
+use crate::explain::{Explanation, HeldKey, Together, explain, held_key, together};
 use crate::ids::RouteId;
 use crate::routes::{RouteConfig, RouteTarget};
 use crate::stats::counters::ProxyStats;
@@ -143,5 +143,13 @@ impl ProxyCore {
     /// The error line where something is no key, or not all are of one pool that has copies or is observed.
     pub fn together(&self, keys: &[&[u8]]) -> Result<Together, &'static [u8]> {
         together(self, keys)
+    }
+
+    /// The places of a key of a pool of which one rack holds each item, by the pool's name and the key as the pool has it.
+    ///
+    /// # Errors
+    /// The error line for what is no key, for a key that leaves no room for a name that the pool gives it, and where there is no such pool.
+    pub fn held_key(&self, pool: &str, key: &[u8]) -> Result<HeldKey, &'static [u8]> {
+        held_key(self, pool, key)
     }
 }

@@ -36,12 +36,16 @@ mod pages;
 mod recorder;
 mod reload;
 mod server_link;
+mod standing;
 mod start;
 mod tls;
 
 pub use args::Args;
 pub use check::check_new;
+/// What is found of keys that one of several racks holds.
+pub use evenkeel_proxy_core::{Fault, KeyStanding, PlaceSeen, Stands};
 pub use event_loop::STALL_LIMIT;
 pub use explain::{ExplainArgs, explain};
 pub use reload::Reloaded;
+pub use standing::{StandingArgs, look_at_keys};
 pub use start::{Proxy, run};

@@ -69,17 +69,44 @@ pub fn note(rack: u64) -> [u8; LEN] {
     compose(NOTE, rack)
 }
 
-/// The token of the rack that a mark names; `None` where it is no note.
-pub fn noted(value: &[u8]) -> Option<u64> {
-    let digits = value.strip_prefix(&[FORMAT, NOTE])?;
+/// What a mark is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Somebody means to bring the item.
+    Placeholder,
+    /// Somebody means to store an item here.
+    Lock,
+    /// The item is in the rack with this [token](crate::locality::topology::Rack::token).
+    Note(u64),
+}
+
+/// What the mark with this value is; `None` where it is of a format or kind that this version does not know.
+pub fn read(value: &[u8]) -> Option<Mark> {
+    let [FORMAT, kind, digits @ ..] = value else {
+        return None;
+    };
     let number = |number: u64, digit: &u8| {
         let value = DIGITS.iter().position(|it| it == digit)?;
         Some(number << 4 | value as u64)
     };
     let is_whole = value.len() == LEN;
-    is_whole
+    let number = is_whole
         .then(|| digits.iter().try_fold(0, number))
-        .flatten()
+        .flatten()?;
+    match *kind {
+        PLACEHOLDER => Some(Mark::Placeholder),
+        LOCK => Some(Mark::Lock),
+        NOTE => Some(Mark::Note(number)),
+        _ => None,
+    }
+}
+
+/// The token of the rack that a mark names; `None` where it is no note.
+pub fn noted(value: &[u8]) -> Option<u64> {
+    match read(value) {
+        Some(Mark::Note(rack)) => Some(rack),
+        _ => None,
+    }
 }
 
 fn compose(kind: u8, number: u64) -> [u8; LEN] {
@@ -112,8 +139,11 @@ mod tests {
         assert_eq!(&lock(10), b"1l000000000000000a");
         let note = note(7);
         for len in 0..LEN {
-            assert_eq!(noted(&note[..len]), None, "{len}");
+            assert_eq!(read(&note[..len]), None, "{len}");
         }
+        assert_eq!(read(&lock(7)), Some(Mark::Lock));
+        assert_eq!(read(&placeholder(7)), Some(Mark::Placeholder));
+        assert_eq!(read(b"1x0000000000000007"), None);
         for odd in [
             &lock(7)[..],
             &placeholder(7),

@@ -72,6 +72,8 @@ pub struct Racks {
     pub directory: Vec<Memcached>,
     /// One in each rack.
     pub proxies: Vec<Process>,
+    /// Their file, which leaves to flags in which rack each is.
+    pub config: PathBuf,
     _folder: TempDir,
 }
 
@@ -114,9 +116,9 @@ impl Racks {
             listed(&directory, |_| "core".to_owned()),
         );
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let path: PathBuf = folder.path().join("proxy.toml");
-        std::fs::write(&path, text).expect("room");
-        let path = path.display().to_string();
+        let config = folder.path().join("proxy.toml");
+        std::fs::write(&config, text).expect("room");
+        let path = config.display().to_string();
         let proxies = (0..options.racks).map(|rack| {
             let rack = name(rack).to_string();
             evenkeel::proxy(&["--config", &path, "--name", &rack, "--rack", &rack])
@@ -125,6 +127,7 @@ impl Racks {
             proxies: proxies.collect(),
             servers,
             directory,
+            config,
             _folder: folder,
         }
     }

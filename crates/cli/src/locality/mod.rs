@@ -1,5 +1,6 @@
-//! `evenkeel locality`: which architecture pools over racks have, and how they go from one to another while they serve.
+//! `evenkeel locality`: which architecture pools over racks have, how they go from one to another while they serve, and how their keys stand.
 
+mod check;
 mod document;
 mod plan;
 mod steps;
@@ -10,6 +11,7 @@ use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use document::Document;
 use evenkeel_coordinator_core::ChangesView;
+use evenkeel_proxy::StandingArgs;
 use evenkeel_schemes::locality::model::Architecture;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -72,6 +74,11 @@ pub enum What {
         #[command(flatten)]
         pool: PoolArgs,
     },
+    /// Says where keys stand, which of them two racks hold, and which notes lead nowhere
+    ///
+    /// The exit code is 1 where two racks hold a key, a note leads to no item, or a server cannot be asked. A key with a fault is looked at five
+    /// times within a second; what each look has shown alike is a fault.
+    Check(Box<StandingArgs>),
 }
 
 /// A pool, and who serves it.
@@ -157,6 +164,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 false => switch::switch(&client, pool, &wish, *at_most, args.format),
             }
         }
+        What::Check(of) => check::run(of, args.format),
         What::Withdraw { pool } => switch::withdraw(&args.coordinator.client()?, pool, args.format),
     }
 }

@@ -6,12 +6,15 @@
 //!
 //! Commands that take the same way are explained together.
 
+mod faults;
+mod held;
 mod seen;
 mod together;
 
 use crate::config::{Failover, OnDown};
 use crate::ids::{BackendId, ClientId};
 use crate::pipe::backend::{Backend, Peer};
+use crate::pool::racks::PoolRacks;
 use crate::pool::{EvenkeelPool, MemcachedPool, Pool};
 use crate::routes::way::WayTo;
 use crate::routes::{CommandClass, Renamed, RouteConfig};
@@ -27,6 +30,9 @@ use evenkeel_schemes::stage::Stage;
 use evenkeel_types::{Instant, KeyHash, ServerId};
 use serde::Serialize;
 
+pub use faults::{Fault, KeyStanding, PlaceSeen, Stands};
+pub(crate) use held::held_key;
+pub use held::{HeldKey, HeldPlace};
 pub(crate) use together::together;
 pub use together::{KeyTogether, Together};
 
@@ -253,11 +259,7 @@ fn copies_seen(core: &ProxyCore, pool: &Pool, key: &[u8], running: bool) -> Opti
 
 fn racks_seen(core: &ProxyCore, pool: &Pool, key: &[u8], running: bool) -> Option<RacksSeen> {
     let racks = pool.racks.as_ref()?;
-    let seen = |site| {
-        let name = racks.name(site, key);
-        let (home, _) = core.pools.place(racks.pool_of(site)?, &name);
-        server_seen(core, home.ok()?, running)
-    };
+    let seen = |site| server_seen(core, server_at(core, racks, site, key)?, running);
     let directory = seen(Site::Directory);
     let note = directory
         .as_ref()
@@ -267,6 +269,13 @@ fn racks_seen(core: &ProxyCore, pool: &Pool, key: &[u8], running: bool) -> Optio
         directory,
         note,
     })
+}
+
+/// The server at a site of a pool's racks that has the key of an item's name.
+fn server_at(core: &ProxyCore, racks: &PoolRacks, site: Site, name: &[u8]) -> Option<BackendId> {
+    let name = racks.name(site, name);
+    let (home, _) = core.pools.place(racks.pool_of(site)?, &name);
+    home.ok()
 }
 
 fn former_seen(core: &ProxyCore, pool: &Pool, key: &[u8], running: bool) -> Option<FormerSeen> {

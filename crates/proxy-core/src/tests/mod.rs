@@ -8,6 +8,7 @@ mod explain;
 mod failover;
 mod failures;
 mod grain_counts;
+mod held;
 mod hot_keys;
 mod latency;
 mod limited;

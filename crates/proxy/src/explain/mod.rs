@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a running proxy may take to answer.
+/// How long connecting to a running proxy may take, and its answer.
 const PROXY_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Longest answer line that is read: some times what a key with many servers needs.
@@ -103,7 +103,7 @@ enum Source {
 pub fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     let mut source = Source::open(args)?;
     let mut out = std::io::stdout().lock();
-    let keys = keys(args)?;
+    let keys = keys(&args.keys)?;
     if args.together {
         let together = source.ask_together(&keys)?.map_err(UsageError)?;
         match args.format {
@@ -135,10 +135,13 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     }
 }
 
-/// The keys that are named, and those of standard input.
-fn keys(args: &ExplainArgs) -> anyhow::Result<Vec<Vec<u8>>> {
+/// The keys that are named, and for a `-` those of standard input, one a line.
+///
+/// # Errors
+/// That cannot be read.
+pub fn keys(named: &[String]) -> anyhow::Result<Vec<Vec<u8>>> {
     let mut keys = Vec::new();
-    for key in &args.keys {
+    for key in named {
         if key != "-" {
             keys.push(key.clone().into_bytes());
             continue;
@@ -155,14 +158,15 @@ fn keys(args: &ExplainArgs) -> anyhow::Result<Vec<Vec<u8>>> {
 }
 
 /// The words of an error line.
-fn refusal(line: &[u8]) -> String {
+pub fn refusal(line: &[u8]) -> String {
     String::from_utf8_lossy(line.trim_ascii_end()).into_owned()
 }
 
 impl Source {
     fn open(args: &ExplainArgs) -> anyhow::Result<Source> {
         if let Some(proxy) = &args.proxy {
-            let stream = connect(proxy).with_context(|| format!("failed to reach {proxy}"))?;
+            let stream = connect(proxy, PROXY_PATIENCE, PROXY_PATIENCE)
+                .with_context(|| format!("failed to reach {proxy}"))?;
             return Ok(Source::Proxy(BufReader::new(stream)));
         }
         let settings = Settings::read(&Args {
@@ -175,20 +179,8 @@ impl Source {
             ..Args::default()
         });
         let settings = settings.map_err(|error| UsageError(error.line()))?;
-        let revision = Revision {
-            digest: settings.digest.clone(),
-            ..Revision::default()
-        };
-        // Nobody is asked for servers here: a pool whose servers are looked for is known to a proxy that runs.
-        let discoveries = Discoveries::start(Clock::start(), &[])?;
-        let config = settings.proxy_config(
-            &Clusters::default(),
-            &discoveries,
-            &TlsWays::default(),
-            revision,
-        );
-        let config = Arc::new(config.map_err(UsageError)?);
-        Ok(Source::Core(Box::new(ProxyCore::new(&config, 0))))
+        let core = core(&settings, &TlsWays::default())?;
+        Ok(Source::Core(Box::new(core)))
     }
 
     /// The explanation of a key, or the words by which it is refused.
@@ -235,17 +227,41 @@ fn ask_proxy<A: DeserializeOwned>(
     Ok(Ok(answer))
 }
 
+/// A core that knows a configuration and has no connections.
+///
+/// # Errors
+/// [`UsageError`] when the configuration has servers that are not known without a proxy that runs.
+pub fn core(settings: &Settings, ways: &TlsWays) -> anyhow::Result<ProxyCore> {
+    let revision = Revision {
+        digest: settings.digest.clone(),
+        ..Revision::default()
+    };
+    // Nobody is asked for servers here: a pool whose servers are looked for is known to a proxy that runs.
+    let discoveries = Discoveries::start(Clock::start(), &[])?;
+    let config = settings.proxy_config(&Clusters::default(), &discoveries, ways, revision);
+    let config = Arc::new(config.map_err(UsageError)?);
+    Ok(ProxyCore::new(&config, 0))
+}
+
+/// A connection to HOST:PORT, whose reads and writes may take so long each.
+///
+/// # Errors
+/// There is nobody at any of its addresses, or not in time.
 #[allow(
     clippy::disallowed_methods,
-    reason = "a command of its own, which waits for the proxy"
+    reason = "a command of its own, which waits for the answer"
 )]
-fn connect(proxy: &str) -> std::io::Result<TcpStream> {
+pub fn connect(
+    address: &str,
+    connecting: Duration,
+    answering: Duration,
+) -> std::io::Result<TcpStream> {
     let mut last = std::io::Error::other("the name has no address");
-    for address in proxy.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, PROXY_PATIENCE) {
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, connecting) {
             Ok(stream) => {
-                stream.set_read_timeout(Some(PROXY_PATIENCE))?;
-                stream.set_write_timeout(Some(PROXY_PATIENCE))?;
+                stream.set_read_timeout(Some(answering))?;
+                stream.set_write_timeout(Some(answering))?;
                 return Ok(stream);
             }
             Err(error) => last = error,

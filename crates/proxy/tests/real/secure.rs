@@ -2,7 +2,7 @@
 
 use crate::in_process::{connect, parsed};
 use crate::patience::PATIENCE;
-use evenkeel_proxy::Proxy;
+use evenkeel_proxy::{Proxy, StandingArgs, Stands, look_at_keys};
 use evenkeel_testkit::{Memcached, Process, evenkeel, poll_until};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, Issuer, KeyPair};
 use std::net::{SocketAddr, TcpListener};
@@ -61,6 +61,20 @@ impl Files {
                 _ => format!("{key} = {:?}\n", self.path(value)),
             };
         }
+        self.write("proxy.toml", &text);
+    }
+
+    /// A pool over two racks with a server each, and this file of passwords.
+    fn configure_racks(&self, servers: [SocketAddr; 2], auth: &str) {
+        let [a, b] = servers;
+        let text = format!(
+            "[topology.racks.a]\n[topology.racks.b]\n[proxy]\nrack = \"a\"\n[pools.main]\narchitecture = \"snoop\"\n\
+             servers = [{{ address = \"{a}\", rack = \"a\" }}, {{ address = \"{b}\", rack = \"b\" }}]\n\
+             connect_timeout = \"30s\"\nrequest_timeout = \"50s\"\ntls = true\ntls_ca = {:?}\nauth_file = {:?}\n\
+             [[routes]]\npool = \"main\"\n",
+            self.path("ca.pem"),
+            self.path(auth)
+        );
         self.write("proxy.toml", &text);
     }
 
@@ -159,6 +173,44 @@ fn a_certificate_of_nobody_we_know_or_for_somebody_else_is_refused_until_a_reloa
     std::fs::copy(files.path("other-ca.pem"), files.path("ca.pem")).expect("room");
     proxy.reload().expect("a sound file");
     assert_refused(&proxy, address);
+    proxy.stop().expect("it stops");
+}
+
+#[test]
+fn the_places_of_a_key_over_racks_are_asked_as_the_proxy_asks() {
+    let files = Files::new();
+    let servers = [files.server(""), files.server("")];
+    let servers = servers.each_ref().map(|server| server.address());
+    files.configure_racks(servers, "auth");
+    let proxy = files.start();
+    // Some records of TLS.
+    let large = vec![b'x'; 200_000];
+    assert_eq!(connect(&proxy).set("k", &large), "STORED");
+    let seen = || {
+        let found = look_at_keys(&StandingArgs {
+            pool: "main".to_owned(),
+            keys: vec!["k".to_owned()],
+            config: files.path("proxy.toml"),
+            rack: None,
+        });
+        let places = found.expect("a sound file").remove(0).places;
+        let places: Vec<Stands> = places.into_iter().map(|place| place.stands).collect();
+        <[Stands; 2]>::try_from(places).expect("two racks")
+    };
+    let item = Stands::Item {
+        value_bytes: large.len(),
+        flags: 0,
+        ttl_s: None,
+    };
+    let note = Stands::Note {
+        leads_to: Some("a".to_owned()),
+    };
+    assert_eq!(seen(), [item, note]);
+    files.configure_racks(servers, "wrong-auth");
+    let unasked = Stands::Unasked {
+        why: "it does not accept the name and password of auth_file".to_owned(),
+    };
+    assert_eq!(seen(), [unasked.clone(), unasked]);
     proxy.stop().expect("it stops");
 }
 
