@@ -262,16 +262,16 @@ fn what_has_other_names_does_not_go_with_a_generation() {
         ),
         (
             "distribution = \"adaptive\"\npool_coordinator = \"c\"",
-            "distribution = \"adaptive\" does not go with generation: its items have other names",
-        ),
-        (
-            "architecture = \"sdr\"\npool_coordinator = \"c\"",
-            "architecture = \"sdr\" does not go with generation: its items have other names",
+            "distribution = \"adaptive\" does not go with generation: items of a ring have names of its own",
         ),
     ] {
         let text = pool(&["a", "b"], &format!("generation = 1\n{more}\n"));
         let said = read_text(&text, &[]).expect_err(more);
         assert!(said.contains(message), "{more}\nis said to be\n{said}");
+    }
+    for more in ["architecture = \"sdr\"", "bundle = \"on\"\ncopies = 2"] {
+        let more = format!("generation = 1\n{more}\npool_coordinator = \"c\"\n");
+        assert_eq!(read_text(&pool(&["a", "b"], &more), &[]).err(), None);
     }
     let said = read_text("[pools.p]\ncoordinator = \"c\"\ngeneration = 1\n", &[]);
     let message = "generation goes with a pool of memcached servers";
