@@ -162,7 +162,7 @@ pub struct FollowedPool {
     /// In a pool that keeps copies: by which plan it works, and what its file says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle: Option<FollowedBundle>,
-    /// In a pool that passes from former servers to its own: what its reads have found.
+    /// In a pool that is warmed from former servers: what its reads have found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<Found>,
 }

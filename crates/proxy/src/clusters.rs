@@ -12,6 +12,7 @@ use evenkeel_member::{MemberConfig, MemberEvent, MemberHandle, Report};
 use evenkeel_proxy_core::{Histogram, MapSource, PlannedRing, RingCounted, Told, ToldBundle};
 use evenkeel_runtime::{Clock, UsageError};
 use evenkeel_schemes::copies::Switch;
+use evenkeel_schemes::stage::Stage;
 use evenkeel_schemes::warmth::Found;
 use evenkeel_types::{BootId, Epoch, Instant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -158,6 +159,12 @@ impl FollowedState {
         (since.count() > 0).then(|| since.quantile_us(0.99))
     }
 
+    /// Whether it matters what its reads find, here and at the former servers.
+    fn is_warming(&self) -> bool {
+        let stage = self.told.as_ref().map(|told| told.step.stage);
+        self.wish == Wish::Change && stage == Some(Stage::Warming)
+    }
+
     fn ring(&self) -> Option<&Arc<PlannedRing>> {
         self.told.as_ref()?.ring.as_ref()
     }
@@ -249,9 +256,10 @@ impl Followed {
             let unreached = unreached.collect::<Option<Vec<_>>>();
             let by_none = |by: Vec<BTreeSet<u16>>| by.into_iter().reduce(|all, more| &all & &more);
             let unreached = unreached.and_then(by_none);
-            let found = (state.wish == Wish::Change).then(|| found(source, workers, pool));
             FollowedPool {
-                found,
+                found: (state.is_warming())
+                    .then(|| found(source, workers, pool))
+                    .flatten(),
                 ..state.report(pool, acknowledged.unwrap_or(0), counts, unreached)
             }
         });
@@ -259,13 +267,14 @@ impl Followed {
     }
 }
 
-/// What reads of a pool have found through all workers, as these have said it when they were asked last. They are asked anew for the next time.
-fn found(source: MapSource, workers: &[WorkerHandle], pool: &Arc<str>) -> Found {
-    let told = workers.iter().map(|worker| {
+/// What reads of a pool have found through all workers, as these have said it when they were asked last; `None` before all have. They are asked anew
+/// for the next time.
+fn found(source: MapSource, workers: &[WorkerHandle], pool: &Arc<str>) -> Option<Found> {
+    for worker in workers {
         worker.say(Control::CountFound(source, Arc::clone(pool)));
-        worker.gauges.found(source, pool)
-    });
-    told.fold(Found::default(), Found::plus)
+    }
+    let told = workers.iter().map(|w| w.gauges.found(source, pool));
+    told.reduce(|all, more| Some(all?.plus(more?)))?
 }
 
 /// What all workers have counted together; `None` if not all of the same ring.

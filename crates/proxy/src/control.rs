@@ -109,8 +109,8 @@ struct LedGauges {
     acknowledged: u64,
     /// What grains of its ring have carried, and for which slot that was wanted.
     counted: Option<(u64, RingCounted)>,
-    /// What its reads have found.
-    found: Found,
+    /// What its reads have found; `None` before that was asked for.
+    found: Option<Found>,
     /// The plan of its ring, and the servers of its list that the worker does not reach.
     unreached: Option<(u64, BTreeSet<u16>)>,
 }
@@ -194,14 +194,12 @@ impl Gauges {
 
     /// What reads of a pool have found.
     pub fn set_found(&self, source: MapSource, pool: Arc<str>, found: Found) {
-        self.led().entry((source, pool)).or_default().found = found;
+        self.led().entry((source, pool)).or_default().found = Some(found);
     }
 
-    /// The same, as it was told last.
-    pub fn found(&self, source: MapSource, pool: &Arc<str>) -> Found {
-        let led = self.led();
-        let found = led.get(&(source, Arc::clone(pool)));
-        found.map_or_else(Found::default, |gauges| gauges.found)
+    /// The same, as it was told last; `None` before. What is not known is not nothing: all that was found since the start would count as new.
+    pub fn found(&self, source: MapSource, pool: &Arc<str>) -> Option<Found> {
+        self.led().get(&(source, Arc::clone(pool)))?.found
     }
 
     /// The worker does not reach these servers, by their places in the list of this plan.
@@ -254,6 +252,18 @@ mod tests {
         gauges.keep_led(|_, pool| **pool == *"b");
         let acknowledged = pools.map(|pool| gauges.acknowledged(source, &pool));
         assert_eq!(acknowledged, [0, 5]);
+    }
+
+    #[test]
+    fn what_reads_have_found_is_not_known_before_it_is_told() {
+        let (gauges, source, pool): (_, _, Arc<str>) =
+            (Gauges::default(), MapSource(1), "a".into());
+        assert_eq!(gauges.found(source, &pool), None);
+        gauges.set_acknowledged(source, Arc::clone(&pool), 5);
+        assert_eq!(gauges.found(source, &pool), None);
+        let found = Found { hits: 7, former: 2 };
+        gauges.set_found(source, Arc::clone(&pool), found);
+        assert_eq!(gauges.found(source, &pool), Some(found));
     }
 
     #[test]

@@ -290,6 +290,18 @@ fn take_over(pool: &mut dyn TableLike, from: &str, generation: u64, wish: &Wish)
     pool.insert("pool_coordinator", value(&wish.coordinator));
 }
 
+/// Plainly that, for tests.
+#[cfg(test)]
+pub fn wish(architecture: Architecture) -> Wish {
+    Wish {
+        architecture,
+        rack_copies: None,
+        directory: (architecture == Architecture::Dir).then(|| "notes".to_owned()),
+        servers: Vec::new(),
+        coordinator: "http://c:1".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -314,16 +326,6 @@ pool = "notes"
 [[routes]]
 pool = "main" # the rest
 "#;
-
-    fn wish(architecture: Architecture) -> Wish {
-        Wish {
-            architecture,
-            rack_copies: None,
-            directory: (architecture == Architecture::Dir).then(|| "notes".to_owned()),
-            servers: Vec::new(),
-            coordinator: "http://c:1".to_owned(),
-        }
-    }
 
     fn switch(from: &str, to: &str) -> Pools {
         Pools {

@@ -41,35 +41,39 @@ impl Plan {
     /// There is no such pool, or it is on its way to something else.
     pub fn new(document: Document, pool: &str, wish: &Wish) -> Result<Plan, UsageError> {
         let wanted = wish.architecture;
-        let stand = document.stand(pool)?;
-        let replace = match &stand {
-            Stand::Switches(pools) => Some(under_way(&document, pools, wanted)?),
-            Stand::Rests(pool) if moves(&document, pool, wish) => {
-                Some(begun(&document, pool, wish)?)
+        let (pool, replace) = match document.stand(pool)? {
+            Stand::Switches(pools) => {
+                let replace = under_way(&document, &pools, wanted)?;
+                (pools.to, Some(replace))
             }
-            Stand::Rests(_) => None,
-        };
-        let pool = match (&replace, stand) {
-            (Some(replace), _) => replace.pools.to.clone(),
-            (None, Stand::Rests(pool) | Stand::Switches(Pools { to: pool, .. })) => pool,
+            Stand::Rests(pool) if moves(&document, &pool, wish) => {
+                let replace = begun(&document, &pool, wish)?;
+                (replace.pools.to.clone(), Some(replace))
+            }
+            Stand::Rests(pool) => (pool, None),
         };
         let said = document.said(&pool, "architecture");
         let is_there = replace.is_none() && said == Some(&wanted.to_string());
         let copies = wish.rack_copies.map(i64::from);
         let has_other_number = copies.is_some() && document.rack_copies(&pool) != copies;
         let is_copied = said == Some(&Architecture::Sdr.to_string());
-        let mut last = replace.as_ref().map_or(&document, |it| &it.after).clone();
-        match wanted {
-            Architecture::Sdr => last.replicate(&pool, wish),
-            _ if replace.is_none() && !is_there => last.relabel(&pool, wanted),
-            _ => {}
-        }
-        let has_last = wanted == Architecture::Sdr || replace.is_none() && !is_there;
+        let mut end = replace.as_ref().map_or(&document, |it| &it.after).clone();
+        let last = match wanted {
+            Architecture::Sdr => {
+                end.replicate(&pool, wish);
+                Some(end)
+            }
+            _ if replace.is_none() && !is_there => {
+                end.relabel(&pool, wanted);
+                Some(end)
+            }
+            _ => None,
+        };
         Ok(Plan {
             architecture: wanted,
             has_other_copies: replace.is_none() && is_copied && (!is_there || has_other_number),
             replace,
-            last: has_last.then_some(last),
+            last,
             before: document,
             pool,
         })
@@ -151,17 +155,8 @@ fn replace(during: Document, pools: Pools) -> Replace {
 
 #[cfg(test)]
 mod tests {
+    use super::super::document::wish;
     use super::*;
-
-    fn wish(architecture: Architecture) -> Wish {
-        Wish {
-            architecture,
-            rack_copies: None,
-            directory: (architecture == Architecture::Dir).then(|| "notes".to_owned()),
-            servers: Vec::new(),
-            coordinator: "http://c:1".to_owned(),
-        }
-    }
 
     fn document(architecture: Option<Architecture>) -> Document {
         let said = architecture.map(|it| format!("architecture = \"{it}\"\n"));

@@ -22,13 +22,11 @@ pub struct Seen<'a> {
 pub enum Next {
     /// Nothing, for this reason.
     Wait(String),
-    /// The coordinator is told to lead the pool through its stages.
+    /// The coordinator is told to lead the pool to where it is to be.
     Begin,
-    /// The former pool goes out of the file.
-    End,
     /// The coordinator is told to forget the change.
     Forget,
-    /// Nothing is left to do.
+    /// Nothing is left to do until the file is another.
     Over,
 }
 
@@ -48,7 +46,7 @@ pub fn next(seen: &Seen<'_>) -> Next {
         ));
     }
     match change.stage {
-        Stage::Done if change.waits_for.is_empty() => Next::End,
+        Stage::Done if change.waits_for.is_empty() => Next::Over,
         // It was not begun, or requests waited for too long and it was taken back.
         _ if change.goal < Stage::Done => Next::Begin,
         _ => Next::Wait(format!("{}: {}", change.stage, change.hint)),
@@ -234,7 +232,7 @@ mod tests {
             );
         }
         assert_eq!(said(&at(Stage::Done, Stage::Done, 1)), "done: the hint");
-        assert_eq!(at(Stage::Done, Stage::Done, 0), Next::End);
+        assert_eq!(at(Stage::Done, Stage::Done, 0), Next::Over);
     }
 
     #[test]

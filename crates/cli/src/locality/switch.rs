@@ -111,7 +111,7 @@ pub fn switch(
         }
         write(&of.config, &replace.after)?;
         finish(client, left)?;
-        // Copies of it are another thing to the coordinator.
+        // Before its copies: to the coordinator these are another thing.
         finish(client, pool)?;
     }
     if let Some(last) = &plan.last
@@ -119,11 +119,10 @@ pub fn switch(
     {
         write(&of.config, last)?;
     }
-    match plan.end() {
-        end if plan.architecture == Architecture::Sdr => {
-            switch_copies(client, of, end, pool, Switch::On)?;
-        }
-        _ => finish(client, pool)?,
+    if plan.architecture == Architecture::Sdr {
+        switch_copies(client, of, plan.end(), pool, Switch::On)?;
+    } else if plan.replace.is_none() {
+        finish(client, pool)?;
     }
     told(plan.end(), pool, format)
 }
@@ -140,7 +139,6 @@ fn switch_copies(
     let request = BundleSwitchRequest {
         proxies: of.proxies,
     };
-    let mut news = News::default();
     until_over(|| {
         let (proxies, bundles) = (client.proxies()?, client.bundles()?.bundles);
         let bundle = bundles.iter().find(|bundle| bundle.change.pool == *pool);
@@ -150,17 +148,14 @@ fn switch_copies(
             change: None,
             wanted: of.proxies,
         };
-        match next_copies(&seen, bundle, to) {
-            Next::Wait(why) => news.say(&why),
-            Next::Begin => {
-                match to {
-                    Switch::On => client.switch_bundle_on(pool, &request)?,
-                    _ => client.switch_bundle_off(pool, &request)?,
-                };
-            }
-            Next::End | Next::Forget | Next::Over => return Ok(true),
+        let next = next_copies(&seen, bundle, to);
+        if next == Next::Begin {
+            match to {
+                Switch::On => client.switch_bundle_on(pool, &request)?,
+                _ => client.switch_bundle_off(pool, &request)?,
+            };
         }
-        Ok(false)
+        Ok(next)
     })
 }
 
@@ -191,7 +186,6 @@ fn warm(
     request: &BeginRequest,
 ) -> anyhow::Result<()> {
     let digest = check_new(&of.config, &during.text())?;
-    let mut news = News::default();
     until_over(|| {
         let (proxies, change) = (client.proxies()?, change(client, &pools.to)?);
         let next = next(&Seen {
@@ -200,39 +194,33 @@ fn warm(
             change: change.as_ref(),
             wanted: of.proxies,
         });
-        match next {
-            Next::Wait(why) => news.say(&why),
-            Next::Begin => {
-                client.begin_change(&pools.to, request)?;
-                eprintln!("begun: {} takes the place of {}", pools.to, pools.from);
-            }
-            Next::End | Next::Forget | Next::Over => return Ok(true),
+        if next == Next::Begin {
+            client.begin_change(&pools.to, request)?;
+            eprintln!("begun: {} takes the place of {}", pools.to, pools.from);
         }
-        Ok(false)
+        Ok(next)
     })
 }
 
 /// The file has one pool: goes on until nothing of the switch is left.
 fn finish(client: &ApiClient, led: &str) -> anyhow::Result<()> {
-    let mut news = News::default();
     until_over(|| {
-        match next_behind(change(client, led)?.as_ref()) {
-            Next::Wait(why) => news.say(&why),
-            Next::Forget => {
-                client.forget_change(led)?;
-            }
-            Next::Begin | Next::End | Next::Over => return Ok(true),
+        let next = next_behind(change(client, led)?.as_ref());
+        if next == Next::Forget {
+            client.forget_change(led)?;
         }
-        Ok(false)
+        Ok(next)
     })
 }
 
-/// Takes steps until one says that it was the last. A coordinator that does not answer for a while does not end a switch of hours.
-fn until_over(mut step: impl FnMut() -> ClientResult<bool>) -> anyhow::Result<()> {
+/// Takes steps until nothing is left to do, and tells what is waited for. A coordinator that does not answer for a while does not end a switch of hours.
+fn until_over(mut step: impl FnMut() -> ClientResult<Next>) -> anyhow::Result<()> {
+    let mut news = News::default();
     loop {
         match step() {
-            Ok(true) => return Ok(()),
-            Ok(false) => {}
+            Ok(Next::Over) => return Ok(()),
+            Ok(Next::Wait(why)) => news.say(&why),
+            Ok(Next::Begin | Next::Forget) => {}
             Err(error @ ClientError::Unreachable { .. }) => eprintln!("{error}: it is asked again"),
             Err(error) => return Err(error.into()),
         }
