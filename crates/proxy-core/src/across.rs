@@ -5,15 +5,17 @@
 
 use crate::composed::{announced, line_end, parse_own};
 use crate::made::Made;
+use crate::operations::Fetched;
 use crate::pipe::in_flight::{Ask, Question};
 use crate::warm::{self, condition_on, is_marked, mask_condition};
 use evenkeel_protocol::compose::{MetaLine, answer, request as ask};
 use evenkeel_protocol::{
     FLAG_COUNT_MAX_MS, KeyScratch, MetaReply, MetaStatus, Reply, Request, SentKey, text,
 };
-use evenkeel_schemes::locality::holder::{Command, Heard, Over, Wish};
+use evenkeel_schemes::locality::holder::{Command, Heard, Kind, Over, Wish};
+use evenkeel_schemes::locality::local_copies::{EXPTIME_SECS, tag};
 use evenkeel_schemes::locality::topology::RackId;
-use evenkeel_schemes::mark;
+use evenkeel_schemes::mark::{self, Copied};
 use evenkeel_schemes::warm as former;
 
 /// What a step is put into words with.
@@ -26,6 +28,8 @@ pub(crate) struct Words<'a> {
     pub token: u64,
     /// A look is to tell which rack a note names, and not only that there is a mark.
     pub reads_notes: bool,
+    /// What a note has behind it, and by which of the two the pool goes, where a copy is kept.
+    pub copies: Option<(&'a Fetched, Kind)>,
 }
 
 impl Words<'_> {
@@ -53,18 +57,12 @@ impl Words<'_> {
                 });
             }
             Command::Note(_, over) => {
-                let value = mark::note(self.token);
-                put(
-                    &mut out,
-                    name,
-                    &value,
-                    mark::NOTE_EXPTIME,
-                    |line| match over {
-                        Over::Anything => line,
-                        Over::Nothing => line.token(b'M', b"E"),
-                        Over::Unique(unique) => line.number(b'C', unique),
-                    },
-                );
+                let (value, exptime) = self.note();
+                put(&mut out, name, &value, exptime, |line| match over {
+                    Over::Anything => line,
+                    Over::Nothing => line.token(b'M', b"E"),
+                    Over::Unique(unique) => line.number(b'C', unique),
+                });
             }
             Command::Delete(condition) => {
                 let line = announced(ask::meta_delete(&mut out, name), name);
@@ -76,6 +74,25 @@ impl Words<'_> {
             Command::Fetch | Command::Own(_) => {}
         }
         out
+    }
+
+    /// A note, and how long it lives.
+    fn note(&self) -> (Vec<u8>, i64) {
+        let Some((item, kind)) = self.copies else {
+            return (mark::note(self.token).to_vec(), mark::NOTE_EXPTIME);
+        };
+        let copied = Copied {
+            rack: self.token,
+            tag: tag(item.flags, &item.value),
+            flags: item.flags,
+            value: &item.value,
+        };
+        let exptime = match kind {
+            // Without a note the item would not be found.
+            Kind::Snoop => mark::NOTE_EXPTIME,
+            Kind::Directory => EXPTIME_SECS,
+        };
+        (copied.to_bytes(), exptime)
     }
 }
 

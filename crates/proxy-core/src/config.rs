@@ -135,6 +135,17 @@ pub struct Holding {
     pub own: RackId,
     /// The other racks, each with the name of the pool that its servers are.
     pub others: Vec<(RackId, Arc<str>)>,
+    /// How the own rack copies what other racks hold, if it does.
+    pub copying: Option<LocalCopying>,
+}
+
+/// How a rack [copies](evenkeel_schemes::locality::local_copies) what others hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalCopying {
+    /// How old a copy may be that is shown.
+    pub ttl: Duration,
+    /// Copies are kept and shown. Without it only what they would save is counted.
+    pub keeps: bool,
 }
 
 /// How the rack is found that holds an item.

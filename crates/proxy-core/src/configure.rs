@@ -16,6 +16,7 @@ use crate::pipe::backend::{Backend, Peer};
 use crate::pipe::room::Room;
 use crate::places::Places;
 use crate::pool::bundled::Bundled;
+use crate::pool::local::LocalPool;
 use crate::pool::racks::{PoolRacks, Sites};
 use crate::pool::{
     EvenkeelPool, Followed, Former, LeftServers, MemcachedPool, Pool, Servers, server_name,
@@ -259,6 +260,9 @@ fn find_racks(core: &mut ProxyCore, wanted: &PoolConfig, known: &Racks) {
     });
     if let Some(pool) = core.pools.get_mut(id) {
         pool.racks = racks.map(Arc::new);
+        let before = pool.local.take();
+        let copying = wanted.holding.as_ref().and_then(|holding| holding.copying);
+        pool.local = copying.map(|by| LocalPool::new(by, before));
     }
 }
 
@@ -481,6 +485,7 @@ fn new_pool(wanted: &PoolConfig, lease_seed: u64) -> Pool {
         bundled: None,
         former_hits: 0,
         racks: None,
+        local: None,
         left: LeftServers::default(),
         leaving: false,
     }

@@ -11,6 +11,7 @@ use crate::pipe::in_flight::{Asker, Progress, Question, Tag};
 use crate::pool::racks::PoolRacks;
 use crate::slab::{Key, Slab};
 use evenkeel_schemes::locality::holder::{Command, Heard, Machine, Site, Sites, Wish};
+use evenkeel_schemes::locality::topology::RackId;
 use evenkeel_types::Instant;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -49,8 +50,12 @@ pub(crate) struct Crossing {
     asked: Vec<Asked>,
     /// What it wants once its machine is at its end, if that was not all.
     pub then: Option<Wish>,
-    /// What was fetched at the former pool.
-    pub fetched: Option<Fetched>,
+    /// What was fetched at the former pool, or is to be copied.
+    fetched: Option<Fetched>,
+    /// A read whose answer may be copied in the own rack.
+    pub copied: Option<MayCopy>,
+    /// Its answer is to be copied, which this rack has given.
+    pub copy_of: Option<RackId>,
     /// Whether the former pool had an item, which was deleted.
     pub was_at_former: bool,
     /// By which version of its pool's step it was begun.
@@ -98,6 +103,8 @@ impl Crossing {
             asked: Vec::new(),
             then: None,
             fetched: None,
+            copied: None,
+            copy_of: None,
             was_at_former: false,
             version,
             begun,
@@ -107,6 +114,11 @@ impl Crossing {
             give_up,
             failure: None,
         }
+    }
+
+    /// What was fetched at the former pool, or is to be copied.
+    pub fn fetched(&self) -> Option<&Fetched> {
+        self.fetched.as_ref()
     }
 
     /// What is asked at a site, or was asked there last.
@@ -152,6 +164,17 @@ pub(crate) struct Met {
     pub pool: PoolId,
     pub key: Box<[u8]>,
     pub found: Heard,
+    /// The tag of the copy that was found, if one was.
+    pub copy: Option<u64>,
+}
+
+/// A read whose answer may be copied in the own rack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MayCopy {
+    /// When it was asked, or earlier.
+    pub asked: Instant,
+    /// The tag of the copy that was found in the own rack, if one was.
+    pub met: Option<u64>,
 }
 
 /// All of them.
@@ -212,6 +235,13 @@ impl Crossings {
         }
     }
 
+    /// Takes out what was fetched.
+    pub fn take_fetched(&mut self, id: CrossingId) -> Option<Fetched> {
+        let fetched = self.slab.get_mut(id.0)?.fetched.take()?;
+        self.bytes -= fetched.value.len();
+        Some(fetched)
+    }
+
     /// It is over.
     pub fn remove(&mut self, id: CrossingId) {
         if let Some(crossing) = self.slab.remove(id.0) {
@@ -219,6 +249,7 @@ impl Crossings {
             self.bytes -= crossing.question.bytes.len();
             self.bytes -= fetched.map_or(0, |fetched| fetched.value.len());
         }
+        debug_assert!(self.bytes == 0 || self.slab.len() > 0, "bytes of nobody");
     }
 
     /// A step of another command was carried out here.

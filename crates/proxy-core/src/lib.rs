@@ -126,8 +126,9 @@ mod worker;
 
 pub use bundles::{Bundles, Keeping};
 pub use config::{
-    Access, DEFAULT_POOL, Failover, Holding, HoldingBy, Login, MapSource, OnDown, PoolConfig,
-    PoolKind, PoolSettings, ProfileConfig, ProxyConfig, RequestLogConfig, Revision, TlsId,
+    Access, DEFAULT_POOL, Failover, Holding, HoldingBy, LocalCopying, Login, MapSource, OnDown,
+    PoolConfig, PoolKind, PoolSettings, ProfileConfig, ProxyConfig, RequestLogConfig, Revision,
+    TlsId,
 };
 pub use explain::{
     CopiesSeen, Destination, Explanation, Exptimes, Fault, FormerSeen, HealthSeen, HeldKey,

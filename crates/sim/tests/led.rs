@@ -10,9 +10,9 @@ mod pins;
 
 use common::from_environment;
 use evenkeel_sim::many;
-use evenkeel_sim::world::{Fault, LedKind, Plan, Report, Swarm, Tally, World};
+use evenkeel_sim::world::{Fault, LedKind, Plan, Report, Tally, World};
 
-/// Seeds of the nightly run, of each kind about a third.
+/// Seeds of the nightly run, of each kind about a fifth.
 const SEEDS: u64 = 1_500;
 
 /// Those of an ordinary run.
@@ -55,6 +55,10 @@ const PINS_OF_COPIES: [(Fault, u64); 5] = [
     (Fault::CopiesLeft, 0),
     (Fault::TokensReused, 0),
 ];
+
+/// The same in racks, by notes and by a directory.
+const PINS_OF_NOTES: [(Fault, u64); 2] = [(Fault::MarksShown, 0), (Fault::HoldersKept, 0)];
+const PINS_OF_DIRECTORIES: [(Fault, u64); 2] = [(Fault::MarksShown, 0), (Fault::HoldersKept, 0)];
 
 fn plan(seed: u64) -> Plan {
     Plan::led(seed).lasting(LENGTH)
@@ -117,14 +121,7 @@ fn the_same_seed_gives_the_same_events_while_a_pool_is_led() {
 
 /// A seed with a pool of this kind, whichever it draws.
 fn chosen(seed: u64, leads: LedKind) -> Plan {
-    let plan = plan(seed);
-    Plan {
-        swarm: Swarm {
-            leads,
-            ..plan.swarm
-        },
-        ..plan
-    }
+    plan(seed).of(leads)
 }
 
 fn noticed(plan: Plan) -> Option<String> {
@@ -165,4 +162,10 @@ fn faults_built_in_on_purpose_are_noticed_in_rings() {
 #[test]
 fn faults_built_in_on_purpose_are_noticed_in_pools_that_keep_copies() {
     are_noticed(Fault::COPIES, &PINS_OF_COPIES, LedKind::Copies);
+}
+
+#[test]
+fn faults_built_in_on_purpose_are_noticed_in_racks() {
+    are_noticed(Fault::RACKS, &PINS_OF_NOTES, LedKind::Notes);
+    are_noticed(Fault::RACKS, &PINS_OF_DIRECTORIES, LedKind::Directory);
 }

@@ -40,6 +40,8 @@ pub struct RacksOptions {
     pub flags: Vec<String>,
     /// How items are found.
     pub architecture: Architecture,
+    /// How old copies may be that racks keep of what others hold; none are kept without it.
+    pub local_copies: Option<&'static str>,
     /// How the pool finds its items that this one is warmed from, at the same servers.
     pub former: Option<Architecture>,
     /// Further lines of all pools.
@@ -57,6 +59,7 @@ impl Default for RacksOptions {
             directories: 1,
             flags: Vec::new(),
             architecture: Architecture::Snoop,
+            local_copies: None,
             former: None,
             lines: String::from("connect_timeout = \"30s\"\nrequest_timeout = \"50s\"\n"),
             threads: 1,
@@ -107,9 +110,12 @@ impl Racks {
                 "generation = 1\nwarm_from = \"old\"\n",
             ),
         };
+        let copies = options.local_copies.map_or_else(String::new, |ttl| {
+            format!("local_copies = \"on\"\nlocal_copies_ttl = \"{ttl}\"\n")
+        });
         let text = format!(
             "{}[topology.racks.core]\ncentral = true\n[proxy]\nthreads = {}\n\
-             {former}[pools.main]\n{places}allow_flush = true\n{lines}{change}{}[pools.notes]\n{}{lines}[[routes]]\npool = \"main\"\n",
+             {former}[pools.main]\n{places}allow_flush = true\n{lines}{change}{copies}{}[pools.notes]\n{}{lines}[[routes]]\npool = \"main\"\n",
             names.collect::<String>(),
             options.threads,
             options.architecture.lines(),

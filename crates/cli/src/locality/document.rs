@@ -20,6 +20,9 @@ const LEFT: [&str; 6] = [
     "cluster",
 ];
 
+/// What goes over to a pool of which one rack holds each item, and to no other.
+const HELD: [&str; 2] = ["local_copies", "local_copies_ttl"];
+
 /// What is said of copies, and goes with them.
 const COPIED: [&str; 8] = [
     "rack_copies",
@@ -273,6 +276,11 @@ fn take_over(pool: &mut dyn TableLike, from: &str, generation: u64, wish: &Wish)
     for key in LEFT.into_iter().chain(COPIED) {
         pool.remove(key);
     }
+    if !matches!(wish.architecture, Architecture::Snoop | Architecture::Dir) {
+        for key in HELD {
+            pool.remove(key);
+        }
+    }
     if !wish.servers.is_empty() {
         let servers: Array = wish.servers.iter().map(String::as_str).collect();
         pool.insert("servers", value(servers));
@@ -376,6 +384,12 @@ pool = "main" # the rest
             .unwrap();
         assert_eq!(next, switch("main-g1", "main-g2"));
         assert_eq!(document.said("main-g2", "directory"), None);
+        let held = FILE.replace("\"sds\"\n", "\"snoop\"\nlocal_copies = \"on\"\n");
+        for (to, stays) in [(Architecture::Dir, true), (Architecture::Sds, false)] {
+            let mut document = Document::read(&held).unwrap();
+            document.begin("main", &wish(to)).unwrap();
+            assert_eq!(document.said("main-g1", "local_copies").is_some(), stays);
+        }
         assert_eq!(document.generation("main-g2"), 2);
     }
 

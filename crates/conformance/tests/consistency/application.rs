@@ -35,6 +35,8 @@ pub struct Shared {
     seed: u64,
     keys: [String; KEYS.len()],
     writes_per_mille: u64,
+    /// Reads are plain: what copies may answer that have no versions.
+    reads_plainly: bool,
     /// Time between the answers to one burst of commands and the next.
     thinking: Duration,
     /// When the clock of the history began.
@@ -54,6 +56,7 @@ impl Shared {
             seed,
             keys: KEYS.map(str::to_owned),
             writes_per_mille: WRITES_PER_MILLE,
+            reads_plainly: false,
             thinking: Duration::ZERO,
             start: Instant::now(),
             clients: AtomicU32::new(0),
@@ -75,6 +78,14 @@ impl Shared {
     pub fn writing(self, writes_per_mille: u64) -> Self {
         Shared {
             writes_per_mille,
+            ..self
+        }
+    }
+
+    /// With reads that ask for no versions.
+    pub fn reading_plainly(self) -> Self {
+        Shared {
+            reads_plainly: true,
             ..self
         }
     }
@@ -253,8 +264,10 @@ impl<'a> Application<'a> {
         let name = self.shared.key(key).to_owned();
         if self.below(1000) >= self.shared.writes_per_mille {
             let read = Action::Read(Found::Unknown);
+            let is_plain = self.shared.reads_plainly;
             let (kind, keys) = match self.below(10) {
                 0..4 => (Kind::Get, vec![key]),
+                4..8 if is_plain => (Kind::Get, vec![key]),
                 4..8 => (Kind::MetaGet, vec![key]),
                 _ => (Kind::Get, (0..KEYS.len()).collect()),
             };
@@ -262,7 +275,8 @@ impl<'a> Application<'a> {
                 Kind::MetaGet => out.extend(format!("mg {name} v c\r\n").bytes()),
                 _ => {
                     let names: Vec<_> = keys.iter().map(|&key| self.shared.key(key)).collect();
-                    out.extend(format!("gets {}\r\n", names.join(" ")).bytes());
+                    let word = if is_plain { "get" } else { "gets" };
+                    out.extend(format!("{word} {}\r\n", names.join(" ")).bytes());
                 }
             }
             let operations = keys
@@ -370,9 +384,10 @@ impl<'a> Application<'a> {
             let line = line(stream)?;
             let words: Vec<_> = line.split(' ').collect();
             match words[..] {
-                ["VALUE", key, _, len, version] => {
+                ["VALUE", key, _, len, ref version @ ..] => {
                     let data = data(stream, len.parse().map_err(|_| bad(&line))?)?;
-                    let version = Some(version.parse().map_err(|_| bad(&line))?);
+                    let version = version.first().map(|version| version.parse());
+                    let version = version.transpose().map_err(|_| bad(&line))?;
                     let operation = loop {
                         let operation = rest.next().ok_or_else(|| bad(&line))?;
                         if self.shared.key(usize::from(self.operations[operation].key)) == key {

@@ -3,18 +3,22 @@
 //! another at the same servers.
 
 use super::IMPATIENT;
-use super::application::Shared;
+use super::application::{KEYS, Shared};
 use super::changes::{Fleet, GIVEN_UP, THINKING, wait};
 use super::warm::{
     STOPPED_MS_MAX, addresses, counts, evict, go_on, judge, memcacheds, pause_of, restart, rounds,
     shuffled, work,
 };
+use evenkeel_sim::history::{History, Kind, Operation, Promises, Violation, check};
 use evenkeel_testkit::racks::{Architecture, Racks, RacksOptions, listed};
 use evenkeel_testkit::{Client, Memcached, Signal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 use std::collections::BTreeSet;
 use std::time::Duration;
+
+/// Tests of this file, which share the time that there is.
+const TESTS: u32 = 5;
 
 /// A proxy stands in each.
 const RACKS: usize = 4;
@@ -23,6 +27,10 @@ const SERVERS_PER_RACK: usize = 2;
 
 /// Of a thousand commands, so many write: keys move between racks all the time.
 const WRITES_PER_MILLE: u64 = 150;
+
+/// The same where copies are kept, which may be so old.
+const WRITES_BESIDE_COPIES_PER_MILLE: u64 = 30;
+const COPIES_TTL: Duration = Duration::from_millis(200);
 
 /// Values that applications read between two things that happen to the pool.
 const VALUES: u64 = 400;
@@ -64,8 +72,9 @@ const BLOWS: [Blow; 6] = [
 struct Pool(Racks);
 
 impl Pool {
-    fn start(architecture: Architecture) -> Self {
+    fn start(architecture: Architecture, local_copies: Option<&'static str>) -> Self {
         Pool(Racks::start(&RacksOptions {
+            local_copies,
             racks: RACKS,
             servers: SERVERS_PER_RACK,
             directories: 2,
@@ -110,24 +119,26 @@ impl Pool {
     }
 }
 
-fn one_round(pool: &mut Pool, random: &mut Xoshiro256PlusPlus, shared: Shared) {
-    let shared = shared.writing(WRITES_PER_MILLE);
+fn one_round(pool: &mut Pool, random: &mut Xoshiro256PlusPlus, shared: &Shared) -> Vec<Operation> {
     let places = addresses(&pool.0.proxies);
     let mut struck = BTreeSet::new();
-    let told = work(&shared, &places, || {
+    let told = work(shared, &places, || {
         for blow in shuffled(BLOWS, random) {
-            pool.strike(blow, random, &shared);
+            pool.strike(blow, random, shared);
             struck.insert(blow);
-            go_on(&shared, VALUES, "applications to go on");
+            go_on(shared, VALUES, "applications to go on");
         }
     });
-    judge(told);
     assert_eq!(struck.len(), BLOWS.len(), "each has happened");
+    told
 }
 
 fn chaos(architecture: Architecture) {
-    let mut pool = Pool::start(architecture);
-    rounds(2, |random, shared| one_round(&mut pool, random, shared));
+    let mut pool = Pool::start(architecture, None);
+    rounds(TESTS, |random, shared| {
+        let shared = shared.writing(WRITES_PER_MILLE);
+        judge(one_round(&mut pool, random, &shared));
+    });
     let counts = counts(&pool.0.proxies);
     for count in [
         "crossings",
@@ -155,6 +166,60 @@ fn chaos_of_racks_with_notes() {
 #[test]
 fn chaos_of_racks_with_a_directory() {
     chaos(Architecture::Dir);
+}
+
+/// Copies may be old, and nothing else than that: no value is read that was replaced longer ago, and what a connection has written it reads. It may
+/// read something newer before that.
+fn judge_copies(told: Vec<Operation>, shared: &Shared) {
+    let history = History {
+        operations: told,
+        ..History::default()
+    };
+    let keys: Vec<u16> = (0..).take(KEYS.len()).collect();
+    shared.forget_versions(&keys);
+    let promises = Promises {
+        staleness: COPIES_TTL.as_nanos() as u64,
+        misses_are_true: false,
+    };
+    let found = check(&shared.comparable(history), &promises);
+    let is_broken = |it: &&Violation| it.kind != Kind::MonotonicReads;
+    let found = found.map_err(|all| {
+        all.iter()
+            .filter(is_broken)
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    });
+    match found {
+        Err(broken) if !broken.is_empty() => {
+            panic!("{} violations:\n{}", broken.len(), broken.join("\n"))
+        }
+        told => println!("{told:?}"),
+    }
+}
+
+fn chaos_with_copies(architecture: Architecture) {
+    let mut pool = Pool::start(architecture, Some("200ms"));
+    rounds(TESTS, |random, shared| {
+        // Read more than they are written, so that there are copies.
+        let shared = (shared.writing(WRITES_BESIDE_COPIES_PER_MILLE)).reading_plainly();
+        let told = one_round(&mut pool, random, &shared);
+        judge_copies(told, &shared);
+    });
+    let counts = counts(&pool.0.proxies);
+    for count in ["local_copies_shown", "local_copies_stored"] {
+        println!("{count} {}", counts[count]);
+        assert!(counts[count] > 0, "{counts:?}");
+    }
+}
+
+#[test]
+fn chaos_of_racks_with_notes_and_copies() {
+    chaos_with_copies(Architecture::Snoop);
+}
+
+#[test]
+fn chaos_of_racks_with_a_directory_and_copies() {
+    chaos_with_copies(Architecture::Dir);
 }
 
 /// The file of proxies whose pool `new` follows the pool `old` at the same servers. Racks are called by numbers.
@@ -229,7 +294,7 @@ fn one_switch(
 #[test]
 fn chaos_of_racks_that_are_switched() {
     let mut next = SWITCHES.iter().cycle();
-    rounds(2, |random, shared| {
+    rounds(TESTS, |random, shared| {
         let shared = shared.writing(WRITES_PER_MILLE).thinking(THINKING);
         let switch = next.next().expect("there is always one");
         one_switch(*switch, random, &shared);

@@ -64,6 +64,7 @@ pub const ALL: &[Experiment] = &[
     locality::FIGURE_11,
     locality::MEANS,
     locality::SWITCH,
+    locality::LOCAL_COPIES,
     agreement::AGREEMENT,
     spore::TARGETS,
     mbal::TARGETS,

@@ -153,7 +153,7 @@ fn take_reply(
         Ask::Values if matches!(request.progress, Progress::Shared(_)) => {
             shared_values(core, now, id, reply, raw)?;
         }
-        Ask::Values => take_values(core, id, reply, raw)?,
+        Ask::Values => take_values(core, now, id, reply, raw)?,
         Ask::Copies => take_copies(core, now, id, reply, raw)?,
         Ask::Hot => hot_reply(core, now, id, reply, raw)?,
         Ask::Quiet => take_quiet(core, now, id, reply, raw)?,

@@ -23,6 +23,7 @@ use crate::pipe::in_flight::{Ask, Progress};
 use crate::show;
 use crate::show::Unfit;
 use crate::stats::counters::Tally;
+use crate::under_way::local_copies::{copy_found, shown_copy};
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use core::{iter, mem};
@@ -63,17 +64,35 @@ pub(crate) fn shared_values(
     // Any of them knows, as long as its connection is there.
     let mut askers = iter::once((tag.client, tag.slot)).chain(others.iter().copied());
     let clients = &mut core.clients;
-    let rename =
-        askers.find_map(|(client, slot)| Some(clients.get_mut(client)?.slot(slot)?.rename));
-    let rename = rename.and_then(|rename| core.routing.renames.get(rename));
+    let place = askers.find_map(|(client, slot)| {
+        let slot = clients.get_mut(client)?.slot(slot)?;
+        Some((slot.rename, slot.show))
+    });
+    let rename = place.and_then(|(rename, _)| core.routing.renames.get(rename));
+    let copy = match (place, reply) {
+        (Some((_, show)), Reply::Value(value)) if show::is_hidden(rename, value) => {
+            let counts = (&mut core.pools, &mut core.counts.stats);
+            shown_copy(counts, now, tag.pool, show, value)
+        }
+        _ => None,
+    };
+    if copy.is_some() {
+        core.counts.stats.local_copies_shown += others.len() as u64;
+    }
+    let as_copied = copy
+        .as_ref()
+        .map(|(value, raw)| (Reply::Value(*value), raw));
+    let (reply, raw) = match &as_copied {
+        Some((reply, raw)) => (reply, &raw[..]),
+        None => (reply, raw),
+    };
     let racks = core.pools.racks(tag.pool);
     let found = match (racks, reply) {
         (Some(racks), Reply::Value(value)) if show::is_hidden(rename, value) => {
-            Some(seen_mark(0, value.data, |token| {
-                racks.noted(racks.own(), token)
-            }))
+            let noted = |token| racks.noted(racks.own(), token);
+            Some((seen_mark(0, value.data, noted), copy_found(value.data)))
         }
-        (Some(racks), Reply::End) if racks.asks_on() => Some(Heard::Nothing),
+        (Some(racks), Reply::End) if racks.asks_on() => Some((Heard::Nothing, None)),
         _ => None,
     };
     let (outcome, reply) = match reply {
@@ -90,7 +109,7 @@ pub(crate) fn shared_values(
     if !is_value {
         done(core, id);
     }
-    if let Some((found, key)) = found {
+    if let Some(((found, copy), key)) = found {
         let askers = iter::once((tag.client, tag.slot)).chain(*others);
         for (client, slot) in askers {
             core.crossings.meet(Met {
@@ -99,6 +118,7 @@ pub(crate) fn shared_values(
                 pool: tag.pool,
                 key: key.as_slice().into(),
                 found,
+                copy,
             });
         }
         return Ok(());

@@ -14,10 +14,12 @@ use crate::show;
 use crate::show::Unfit;
 use crate::show::kinds::Show;
 use crate::stats::counters::Tally;
+use crate::under_way::local_copies::{copy_found, shown_copy};
 use crate::under_way::profile::{hear_key, hear_rest, rack_of};
 use crate::worker::ProxyCore;
 use evenkeel_protocol::{Reply, Value};
 use evenkeel_schemes::locality::holder::Heard as Holds;
+use evenkeel_types::Instant;
 
 /// What is at a key's own place that is not answered.
 const NOTHING: Holds = Holds::Nothing;
@@ -25,12 +27,13 @@ const NOTHING: Holds = Holds::Nothing;
 /// A line of the answer to a multi-get.
 pub(crate) fn take_values(
     core: &mut ProxyCore,
+    now: Instant,
     id: BackendId,
     reply: &Reply<'_>,
     raw: &[u8],
 ) -> Result<(), Unfit> {
     match reply {
-        Reply::Value(value) => one_value(core, id, value, raw),
+        Reply::Value(value) => one_value(core, now, id, value, raw),
         Reply::End => {
             rest_of_values(core, id, raw, false);
             Ok(())
@@ -46,6 +49,7 @@ pub(crate) fn take_values(
 /// A value: the keys asked for before it, and not answered, are misses.
 fn one_value(
     core: &mut ProxyCore,
+    now: Instant,
     id: BackendId,
     value: &Value<'_>,
     raw: &[u8],
@@ -59,12 +63,13 @@ fn one_value(
     let mut client = core.clients.get_mut(tag.client);
     let racks = core.pools.racks(tag.pool).cloned();
     let asks_on = racks.as_ref().is_some_and(|racks| racks.asks_on());
-    let met = |slot, key: &[u8], found| Met {
+    let met = |slot, key: &[u8], found, copy| Met {
         client: tag.client,
         slot,
         pool: tag.pool,
         key: key.into(),
         found,
+        copy,
     };
     let mut grains = core.pools.grains_of(tag.pool);
     let mut carried = |key: GroupKey, outcome, bytes| {
@@ -100,7 +105,8 @@ fn one_value(
             carried(key, Tally::GetMiss, len);
             group.missed += 1;
             if asks_on {
-                core.crossings.meet(met(key.slot, &line[place], NOTHING));
+                core.crossings
+                    .meet(met(key.slot, &line[place], NOTHING, None));
             } else if let Some(client) = &mut client {
                 let answered = missed(client, &core.routing.renames, key.slot, b"");
                 client.set_state(key.slot, State::Done(answered));
@@ -115,14 +121,24 @@ fn one_value(
             .slot(slot)
             .map(|slot| (slot.show, core.routing.renames.get(slot.rename))),
     };
-    let is_hidden = shown_as.is_some_and(|(_, rename)| show::is_hidden(rename, value));
+    let mut is_hidden = shown_as.is_some_and(|(_, rename)| show::is_hidden(rename, value));
+    let copy = shown_as.filter(|_| is_hidden && racks.is_some());
+    let copy = copy.and_then(|(show, _)| {
+        let counts = (&mut core.pools, &mut core.counts.stats);
+        shown_copy(counts, now, tag.pool, show, value)
+    });
+    let (value, raw) = match &copy {
+        Some((value, raw)) => (value, &raw[..]),
+        None => (value, raw),
+    };
+    is_hidden &= copy.is_none();
     let outcome = match is_hidden {
         true => Tally::GetMiss,
         false => Tally::GetHit,
     };
     request.saw(raw.len(), outcome);
-    if let Some((key, bytes)) = key {
-        carried(key, outcome, bytes);
+    if let (Some((key, bytes)), Some(grains)) = (key, core.pools.grains_of(tag.pool)) {
+        grains.count(key.hash.into(), tag.is_read, outcome, bytes);
     }
     let (Some(client), Some(shown_as)) = (client, shown_as) else {
         return Ok(());
@@ -136,7 +152,8 @@ fn one_value(
             None => client.set_state(slot, State::Done(Answered::miss())),
             Some(racks) => {
                 let found = seen_mark(0, value.data, |token| racks.noted(racks.own(), token));
-                core.crossings.meet(met(slot, value.key, found));
+                let copy = copy_found(value.data);
+                core.crossings.meet(met(slot, value.key, found, copy));
             }
         }
         return Ok(());
@@ -196,6 +213,7 @@ fn rest_of_values(core: &mut ProxyCore, id: BackendId, raw: &[u8], is_error: boo
             pool: tag.pool,
             key: key.into(),
             found: NOTHING,
+            copy: None,
         };
         match &request.progress {
             Progress::Nothing => {

@@ -33,6 +33,13 @@ pub enum Stands {
         /// Which; `None` for one that the pool does not have.
         leads_to: Option<String>,
     },
+    /// A note, with a copy behind it of what the other rack has had.
+    Copy {
+        /// Which; `None` for one that the pool does not have.
+        leads_to: Option<String>,
+        /// Size of the value that was copied.
+        value_bytes: usize,
+    },
     /// A mark of a format or kind that this version does not know.
     UnknownMark,
     /// It could not be asked.
@@ -129,12 +136,17 @@ fn faults(places: &[PlaceSeen]) -> Vec<Fault> {
     let holders = places.iter().filter(holds);
     let holders: Vec<String> = holders.filter_map(|place| place.rack.clone()).collect();
     let two = (holders.len() > 1).then_some(Fault::TwoHold { racks: holders });
-    let dangling = places.iter().filter_map(|place| match &place.stands {
-        Stands::Note { leads_to } if dangles(leads_to.as_deref(), places) => Some(Fault::Dangles {
-            at: place.rack.clone(),
-            leads_to: leads_to.clone(),
-        }),
+    // With a directory nobody goes where a copy leads.
+    let has_directory = places.iter().any(|place| place.rack.is_none());
+    let notes = places.iter().filter_map(|place| match &place.stands {
+        Stands::Note { leads_to } => Some((place, leads_to)),
+        Stands::Copy { leads_to, .. } if !has_directory => Some((place, leads_to)),
         _ => None,
+    });
+    let dangling = notes.filter(|(_, leads_to)| dangles(leads_to.as_deref(), places));
+    let dangling = dangling.map(|(place, leads_to)| Fault::Dangles {
+        at: place.rack.clone(),
+        leads_to: leads_to.clone(),
     });
     two.into_iter().chain(dangling).collect()
 }
@@ -146,7 +158,12 @@ fn dangles(leads_to: Option<&str>, places: &[PlaceSeen]) -> bool {
     };
     let mut places = places.iter();
     let found = places.find(|place| place.rack.as_deref() == Some(rack));
-    found.is_none_or(|place| matches!(place.stands, Stands::Nothing | Stands::Note { .. }))
+    found.is_none_or(|place| {
+        matches!(
+            place.stands,
+            Stands::Nothing | Stands::Note { .. } | Stands::Copy { .. }
+        )
+    })
 }
 
 impl fmt::Display for Stands {
@@ -171,6 +188,16 @@ impl fmt::Display for Stands {
             } => write!(f, "a note to rack {rack}"),
             Stands::Note { leads_to: None } => {
                 f.write_str("a note to a rack that the pool does not have")
+            }
+            Stands::Copy {
+                leads_to,
+                value_bytes,
+            } => {
+                write!(f, "a copy of {value_bytes} bytes, and a note to ")?;
+                match leads_to {
+                    Some(rack) => write!(f, "rack {rack}"),
+                    None => f.write_str("a rack that the pool does not have"),
+                }
             }
             Stands::UnknownMark => f.write_str("a mark of an unknown format"),
             Stands::Unasked { why } => write!(f, "cannot be asked: {why}"),
@@ -209,8 +236,8 @@ mod tests {
 
     /// What stands at the places of a key: in the racks `a`, `b` and so on, and last in the directory, where there is one.
     ///
-    /// `i` is an item, `-` nothing, `l` a lock, `p` a placeholder, `m` a mark that is not known, `?` not asked; any other letter
-    /// is a note to the rack in capitals, `X` to one that the pool does not have.
+    /// `i` is an item, `-` nothing, `l` a lock, `p` a placeholder, `m` a mark that is not known, `?` not asked, `1` a copy of what the first
+    /// rack has had; any other letter is a note to the rack in capitals, `X` to one that the pool does not have.
     fn places(racks: &str, directory: Option<char>) -> Vec<PlaceSeen> {
         let names = ('a'..).map(|rack| Some(rack.to_string()));
         let racks = names.zip(racks.chars());
@@ -230,6 +257,10 @@ mod tests {
                 'l' => Stands::Lock,
                 'p' => Stands::Placeholder,
                 'm' => Stands::UnknownMark,
+                '1' => Stands::Copy {
+                    leads_to: Some("a".to_owned()),
+                    value_bytes: 1,
+                },
                 '?' => Stands::Unasked { why: String::new() },
                 'X' => Stands::Note { leads_to: None },
                 rack => Stands::Note {
@@ -254,6 +285,10 @@ mod tests {
             ("iAA", None, String::new()),
             ("i-A", None, String::new()),
             ("--i", None, String::new()),
+            ("i1A", None, String::new()),
+            ("-1-", None, a_is_empty.to_owned()),
+            ("-1-", Some('-'), String::new()),
+            ("1--", Some('A'), format!("{directory}rack a does not hold the item")),
             ("l--", None, String::new()),
             ("p-m", None, String::new()),
             ("ii-", None, "two racks hold it: a, b".to_owned()),

@@ -77,13 +77,20 @@ impl HeldKey {
             None => Stands::UnknownMark,
             Some(Mark::Placeholder) => Stands::Placeholder,
             Some(Mark::Lock) => Stands::Lock,
-            Some(Mark::Note(token)) => {
-                let rack = self.racks.iter().find(|(it, _)| *it == token);
-                Stands::Note {
-                    leads_to: rack.map(|(_, name)| name.clone()),
-                }
-            }
+            Some(Mark::Note(token)) => Stands::Note {
+                leads_to: self.named(token),
+            },
+            Some(Mark::Copy(token)) => Stands::Copy {
+                leads_to: self.named(token),
+                value_bytes: value.len() - mark::COPY_HEADER_LEN,
+            },
         }
+    }
+
+    /// The rack that a note names, by its token.
+    fn named(&self, token: u64) -> Option<String> {
+        let rack = self.racks.iter().find(|(it, _)| *it == token);
+        rack.map(|(_, name)| name.clone())
     }
 }
 

@@ -10,6 +10,7 @@ mod followed;
 pub(crate) mod grain_counts;
 pub(crate) mod hot;
 mod left;
+pub(crate) mod local;
 mod plain;
 pub(crate) mod pools;
 pub(crate) mod racks;
@@ -20,6 +21,7 @@ use bundled::Bundled;
 pub(crate) use evenkeel::EvenkeelPool;
 pub(crate) use followed::Followed;
 use grain_counts::GrainCounts;
+use local::LocalPool;
 use racks::PoolRacks;
 use steady::SteadyPool;
 
@@ -68,6 +70,8 @@ pub(crate) struct Pool {
     pub bundled: Option<Bundled>,
     /// The racks of which one holds each item, where its servers are those of one of them.
     pub racks: Option<Arc<PoolRacks>>,
+    /// What the own rack copies of what other racks hold, where it does.
+    pub local: Option<LocalPool>,
     /// Servers that it has had.
     pub left: LeftServers,
     /// No longer configured: kept until nothing that was asked of it is under way.

@@ -8,6 +8,7 @@ use crate::output::{Outbox, Output};
 use crate::pipe::in_flight::{Asker, Tag};
 use crate::pool::bundled::Bundled;
 use crate::pool::grain_counts::GrainCounts;
+use crate::pool::local::LocalPool;
 use crate::pool::racks::PoolRacks;
 use crate::pool::steady::SteadyPool;
 use crate::pool::{EvenkeelPool, Followed, MemcachedPool, Pool, Servers};
@@ -281,6 +282,15 @@ impl Pools {
     pub fn racks(&self, id: PoolId) -> Option<&Arc<PoolRacks>> {
         match self.crosses {
             true => self.get(id)?.racks.as_ref(),
+            false => None,
+        }
+    }
+
+    /// What the own rack of a pool copies of what other racks hold, where it does.
+    #[inline]
+    pub fn local(&mut self, id: PoolId) -> Option<&mut LocalPool> {
+        match self.crosses {
+            true => self.get_mut(id)?.local.as_mut(),
             false => None,
         }
     }

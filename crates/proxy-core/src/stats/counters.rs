@@ -89,6 +89,10 @@ counters! {
             crossing_locks_met => counter, "Locks of other commands that were met.";
             crossings_busy => counter, "Requests answered with an error because others changed their key all the time.";
             crossings_refused => counter, "Requests refused because their flags cannot be carried out between racks.";
+            local_copies_shown => counter, "Reads answered by a copy, in the own rack, of what another rack holds.";
+            local_copies_stored => counter, "Copies stored in the own rack of what another rack holds.";
+            local_copies_saved => counter, "Reads of other racks that copies would have answered, in pools with `local_copies = \"observe\"`.";
+            local_copies_too_long => counter, "Reads of other racks whose values are too long to be copied.";
             ttls_changed => counter, "Exptimes that a route changed, or that are short because the item is stored elsewhere.";
             requests_failed_over => counter, "Requests that went to another server because their key's own was out of use.";
             failovers_unsettled => counter, "Requests that did not go to another server, because their key's own, or the next one, was back for too short a time before.";

@@ -28,6 +28,7 @@ fn config(config: &mut ProxyConfig, by: HoldingBy) {
     let topology = Topology::new(vec![rack("a"), rack("b")]).unwrap();
     let (own, other) = (topology.named("a").unwrap(), topology.named("b").unwrap());
     config.pools[0].holding = Some(Arc::new(Holding {
+        copying: None,
         by,
         own,
         others: vec![(other, "b".into())],

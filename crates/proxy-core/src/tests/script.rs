@@ -55,7 +55,7 @@ macro_rules! scripts {
     };
 }
 
-scripts! { auth binary collapse copies failover failures flushes hot_keys limits login moves racks reload rings routing sdr stages switch warm words }
+scripts! { auth binary collapse copies failover failures flushes hot_keys limits local_copies login moves racks reload rings routing sdr stages switch warm words }
 
 fn folder() -> String {
     concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/scripts").to_owned()

@@ -15,6 +15,7 @@ use crate::show;
 use crate::show::Unfit;
 use crate::stats::counters::Tally;
 use crate::under_way::fail::fail;
+use crate::under_way::local_copies::has_written;
 use crate::under_way::release::release;
 use crate::warm::{shown_as, with_masked_unique, with_status};
 use crate::worker::ProxyCore;
@@ -102,7 +103,7 @@ pub(crate) fn show_to_application(
     let is_delete = crossing.machine.wish() == Wish::Delete;
     let is_there = shown == Shown::NotStored || is_delete && crossing.was_at_former;
     let mask = crossing.racks.unique_mask(crossing.racks.own());
-    let fetched = crossing.fetched.take();
+    let fetched = core.crossings.take_fetched(id);
     let Some(question) = told(core, id) else {
         return;
     };
@@ -213,6 +214,7 @@ pub(crate) fn answer(core: &mut ProxyCore, question: &Question, words: &[u8]) {
 
 /// Its application is about to have its answer: what it asked next may go on. What it has asked.
 fn told(core: &mut ProxyCore, id: CrossingId) -> Option<Question> {
+    has_written(core, id);
     let (question, held_back) = core.crossings.told(id)?;
     let client = core.clients.get_mut(question.tag.client);
     if let Some(client) = client.filter(|_| held_back) {

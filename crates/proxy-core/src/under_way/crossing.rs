@@ -13,7 +13,7 @@ use crate::across::{
     Words, bringing, found_here, get, heard_of_bringing, heard_of_own, heard_of_step, own, wish_of,
 };
 use crate::composed::parse_own;
-use crate::crossings::{Crossing, CrossingId, Met};
+use crate::crossings::{Crossing, CrossingId, MayCopy, Met};
 use crate::failure::{Failure, NO_CROSSING, NO_NOTE};
 use crate::ids::{BackendId, PoolId, RouteId};
 use crate::made::Made;
@@ -26,6 +26,7 @@ use crate::show::Unfit;
 use crate::under_way::again::ask_at;
 use crate::under_way::crossed::{answer, show_own, show_to_application, show_without, with_parsed};
 use crate::under_way::fail::fail;
+use crate::under_way::local_copies::{begin_copy, copy_found, has_read, may_copy};
 use crate::under_way::release::release;
 use crate::warm::{self, fetched};
 use crate::worker::ProxyCore;
@@ -72,7 +73,7 @@ pub(crate) fn begin_asked(core: &mut ProxyCore, now: Instant, question: Question
     let (unique, learnt) = known.map(|known| (known.unique, known.learnt_on)).unzip();
     let stage = stage(&core.pools, question.tag.pool);
     let begun = Machine::of_asked(racks.kind, wish, racks.racks, unique, stage);
-    begin(core, (now, now), begun, question, (key, learnt));
+    begin(core, (now, now), begun, question, (key, learnt, None));
 }
 
 /// How far a pool over racks is on its way from a former one.
@@ -127,25 +128,31 @@ pub(crate) fn goes_on(
         bytes,
         progress: Progress::Nothing,
     };
-    begin_read(core, (now, asked), question, key, found);
+    let may_copy = core.pools.local(tag.pool).map(|_| MayCopy {
+        asked,
+        met: meta.value.and_then(copy_found),
+    });
+    begin_read(core, (now, asked), question, key, (found, may_copy));
     true
 }
 
 /// Lets the reads go on that have been met.
 pub(crate) fn go_on_with_met(core: &mut ProxyCore, now: Instant) {
     for met in core.crossings.take_met() {
+        let place = core.clients.get_mut(met.client).and_then(|client| {
+            let slot = client.slot(met.slot)?;
+            Some((slot.route, slot.show))
+        });
+        let Some((route, show)) = place else { continue };
+        let may_copy = may_copy(core, now, &met, show);
         let Met {
             client,
             slot,
             pool,
             key,
             found,
+            ..
         } = met;
-        let route = core.clients.get_mut(client).and_then(|client| {
-            let slot = client.slot(slot)?;
-            Some(slot.route)
-        });
-        let Some(route) = route else { continue };
         let tag = Tag {
             is_read: true,
             route,
@@ -156,7 +163,7 @@ pub(crate) fn go_on_with_met(core: &mut ProxyCore, now: Instant) {
             bytes: get(&key),
             progress: Progress::Nothing,
         };
-        begin_read(core, (now, now), question, key, found);
+        begin_read(core, (now, now), question, key, (found, may_copy));
         release(core, now, client);
     }
 }
@@ -166,13 +173,13 @@ fn has_note(name: &[u8]) -> bool {
     taken_apart(name).1.len() + NOTE_PREFIX_LEN <= KEY_LEN_MAX
 }
 
-/// A read has found this at its own place, which was asked at that time.
+/// A read has found this at its own place, which was asked at that time. What another rack answers may be copied.
 fn begin_read(
     core: &mut ProxyCore,
     (now, asked): (Instant, Instant),
     question: Question,
     key: Box<[u8]>,
-    found: Heard,
+    (found, may_copy): (Heard, Option<MayCopy>),
 ) {
     let Some(racks) = core.pools.racks(question.tag.pool).cloned() else {
         return fail(core, question, &Failure::Former);
@@ -185,7 +192,7 @@ fn begin_read(
     }
     let stage = stage(&core.pools, question.tag.pool);
     let begun = Machine::of_read(racks.kind, racks.racks, found, stage);
-    begin(core, (now, asked), begun, question, (key, None));
+    begin(core, (now, asked), begun, question, (key, None, may_copy));
 }
 
 /// Begins, unless there are too many: then its request has failed. The unique of its own item may have been learnt on a connection.
@@ -194,7 +201,7 @@ fn begin(
     (now, begun): (Instant, Instant),
     (machine, next): (Machine, Next),
     question: Question,
-    (key, learnt_on): (Box<[u8]>, Option<(BackendId, u64)>),
+    (key, learnt_on, may_copy): (Box<[u8]>, Option<(BackendId, u64)>, Option<MayCopy>),
 ) {
     let tag = question.tag;
     let Some(racks) = core.pools.racks(tag.pool).cloned() else {
@@ -222,6 +229,7 @@ fn begin(
         (begun, now, give_up),
     );
     crossing.learn(own, learnt_on);
+    crossing.copied = may_copy;
     let id = core.crossings.insert(crossing);
     go_on(core, now, id, next);
 }
@@ -287,6 +295,7 @@ pub(crate) fn step_answered(
     let mut next = crossing.machine.hear(site, heard);
     if next.show == Some(Shown::Own) && matches!(command, Command::Own(_)) {
         next.show = None;
+        has_read(core, id, site, reply);
         show_own(core, now, id, site, (reply, raw))?;
     }
     go_on(core, now, id, next);
@@ -360,6 +369,7 @@ fn count(core: &mut ProxyCore, id: CrossingId, (site, command): (Site, Command),
     let stats = &mut core.counts.stats;
     let crossing = core.crossings.get(id);
     let wish = crossing.map(|crossing| crossing.machine.wish());
+    let is_copying = crossing.is_some_and(|it| it.machine.is_copying());
     match (command, heard) {
         (Command::Look | Command::Fetch, Heard::Nothing) if site == Site::Former => {
             stats.fills_absent += 1;
@@ -367,6 +377,7 @@ fn count(core: &mut ProxyCore, id: CrossingId, (site, command): (Site, Command),
         (Command::Delete(_), Heard::Done(_)) if site == Site::Former => stats.former_deletes += 1,
         (Command::Own(_), Heard::Done(_)) if wish == Some(Wish::Fill) => stats.fills_stored += 1,
         (Command::Own(_), Heard::Refused) if wish == Some(Wish::Fill) => stats.fills_lost += 1,
+        (Command::Note(..), Heard::Done(_)) if is_copying => stats.local_copies_stored += 1,
         (Command::Note(..), Heard::Done(_)) => stats.crossing_notes_stored += 1,
         (Command::Look, Heard::Lock(_)) => stats.crossing_locks_met += 1,
         (Command::Own(_), heard) => {
@@ -414,6 +425,9 @@ fn go_on(core: &mut ProxyCore, now: Instant, id: CrossingId, mut next: Next) {
     };
     if !crossing.machine.is_over() {
         return;
+    }
+    if let Some(next) = begin_copy(crossing) {
+        return go_on(core, now, id, next);
     }
     let Some(wish) = crossing.then.take() else {
         return core.crossings.remove(id);
@@ -519,7 +533,7 @@ fn words(
     if let Some(step) = bringing(command, wish) {
         let words = warm::Words {
             key: name,
-            fetched: crossing.fetched.as_ref(),
+            fetched: crossing.fetched(),
             route: b"",
             nonce,
             unix: core.unix,
@@ -540,6 +554,8 @@ fn words(
             Command::Note(rack, _) => racks.token(rack),
             _ => 0,
         },
+        copies: (crossing.fetched().filter(|_| crossing.machine.is_copying()))
+            .map(|item| (item, racks.kind)),
         reads_notes: match site {
             // A set replaces whatever mark is at its own place.
             Site::Rack(_) => wish != Wish::Set,

@@ -35,6 +35,7 @@ pub(crate) mod flush;
 pub(crate) mod inner;
 pub(crate) mod limited;
 pub(crate) mod lines;
+pub(crate) mod local_copies;
 pub(crate) mod log;
 pub(crate) mod operation;
 pub(crate) mod pace;

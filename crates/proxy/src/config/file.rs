@@ -8,6 +8,7 @@ use super::diagnostic::{Problem, Rejection, did_you_mean};
 use super::front::{FRONT_KEYS, Front, front};
 use super::generation::generation;
 use super::hot_keys::hot_keys;
+use super::local_copies::local_copies;
 use super::others::{Led, Others, check_led, failover, leader, warm_from};
 use super::pools::{HoldingPlan, PoolPlan};
 use super::profile::{PROFILE_KEYS, ProfilePlan, profile};
@@ -95,6 +96,8 @@ const POOL_KEYS: &[&str] = &[
     "architecture",
     "rack_copies",
     "directory",
+    "local_copies",
+    "local_copies_ttl",
     "bundle",
     "copies",
     "copies_ttl",
@@ -413,8 +416,10 @@ fn pool(
         others.note_directory(name, directory.clone());
     }
     let is_held = matches!(architecture, Some(Architecture::Snoop | Architecture::Dir));
+    let copying = local_copies(reader, section, is_held);
     let holding = is_held.then(|| HoldingPlan {
         directory: directory.map(|at| Arc::from(at.value)),
+        copying,
         own: None,
         others: Vec::new(),
     });

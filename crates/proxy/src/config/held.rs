@@ -94,6 +94,7 @@ pub fn holding(plan: &PoolPlan) -> Option<Holding> {
             Some(directory) => HoldingBy::Directory(Arc::clone(directory)),
         },
         own: holding.own?,
+        copying: holding.copying,
         others: others
             .map(|other| (other.rack, Arc::clone(&other.pool)))
             .collect(),

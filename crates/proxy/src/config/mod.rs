@@ -10,6 +10,7 @@ mod front;
 mod generation;
 mod held;
 mod hot_keys;
+mod local_copies;
 mod others;
 mod pools;
 mod profile;

@@ -4,7 +4,7 @@ use crate::clusters::{ClusterSpec, Wish};
 use crate::discovery::DiscoverySpec;
 use crate::tls::TlsWay;
 use evenkeel_control::rings::RingWish;
-use evenkeel_proxy_core::{Bundles, Keeping, PoolSettings, Racks, ServerList};
+use evenkeel_proxy_core::{Bundles, Keeping, LocalCopying, PoolSettings, Racks, ServerList};
 use evenkeel_schemes::locality::topology::RackId;
 use std::sync::Arc;
 
@@ -32,6 +32,8 @@ pub struct PoolPlan {
 pub struct HoldingPlan {
     /// The pool that has notes of them; `None` where all racks have.
     pub directory: Option<Arc<str>>,
+    /// How the own rack copies what other racks hold, if it does.
+    pub copying: Option<LocalCopying>,
     /// The proxy's own; `None` before it is known.
     pub own: Option<RackId>,
     /// The other racks; none before the own one is known, whose servers the pool has from then on.

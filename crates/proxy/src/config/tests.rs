@@ -641,7 +641,7 @@ const BAD: &[(&str, &str)] = &[
         "[pools.a]\nservers = [\"h\"]\nreqest_timeout = \"1s\"\n",
         "3:1: pool \"a\" has no key \"reqest_timeout\"; did you mean \"request_timeout\"? (it has \
          servers, servers_file, dns, srv, refresh, family, tls, tls_ca, tls_server_name, tls_cert, tls_key, auth_file, distribution, hash, hash_tag, start, generation, coordinator, cluster, connect_timeout, \
-         request_timeout, on_down, allow_flush, warm_from, warm_fill, pool_coordinator, failover, gutter, failover_ttl, flush_on_return, collapse, hot_keys, hot_keys_lease, hot_keys_replicas, architecture, rack_copies, directory, bundle, copies, copies_ttl, copies_value_max, copies_fill_share, copies_strict)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
+         request_timeout, on_down, allow_flush, warm_from, warm_fill, pool_coordinator, failover, gutter, failover_ttl, flush_on_return, collapse, hot_keys, hot_keys_lease, hot_keys_replicas, architecture, rack_copies, directory, local_copies, local_copies_ttl, bundle, copies, copies_ttl, copies_value_max, copies_fill_share, copies_strict)\n  |\n3 | reqest_timeout = \"1s\"\n  | ^^^^^^^^^^^^^^\n",
     ),
     (
         "[pools.a]\nservers = [\"h\"]\n[[routes]]\npool = \"aa\"\n",

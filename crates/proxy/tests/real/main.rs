@@ -10,6 +10,7 @@ mod failures;
 mod held;
 mod in_process;
 mod limited;
+mod local_copies;
 mod membership;
 mod memcached_pool;
 mod metrics;

@@ -2,6 +2,7 @@
 
 pub mod advice;
 pub mod holder;
+pub mod local_copies;
 pub mod model;
 pub mod outcome;
 pub mod topology;

@@ -32,6 +32,8 @@ pub struct Scope {
     pub strict: bool,
     /// Nothing begins anew.
     pub one_try: bool,
+    /// Whoever reads an item of another rack keeps a copy of it behind that.
+    pub copies: bool,
     pub fault: Option<Fault>,
 }
 
@@ -269,9 +271,23 @@ impl Key {
         if let (Kind::Get, Some(Shown::Own)) = (kind, next.show) {
             let told = value.map_or(Told::Nothing, Told::Value);
             let is_right = self.tell(at, told, scope);
-            self.running.remove(at);
-            return is_right;
+            return match site {
+                Site::Rack(holder) if scope.copies => self.copy(at, holder, scope) && is_right,
+                _ => {
+                    self.running.remove(at);
+                    is_right
+                }
+            };
         }
+        self.go_on(at, next, scope)
+    }
+
+    /// A get has been answered by another rack: a copy of that is kept.
+    fn copy(&mut self, at: usize, holder: RackId, scope: &Scope) -> bool {
+        let running = &mut self.running[at];
+        let racks = Racks::new(rack_id(running.rack), (0..scope.racks).map(rack_id));
+        let (machine, next) = Machine::of_copy(scope.protocol, racks, holder);
+        running.machine = Some(machine);
         self.go_on(at, next, scope)
     }
 
@@ -293,10 +309,11 @@ impl Key {
 
     fn give_up(&mut self, at: usize) -> bool {
         let running = self.running.remove(at);
-        let lates = running
-            .asked
-            .iter()
-            .filter(|(_, command)| !matches!(command, Command::Look) && !running.kind.reads());
+        let lates = running.asked.iter().filter(|(_, command)| match command {
+            Command::Note(..) => true,
+            Command::Look => false,
+            _ => !running.kind.reads(),
+        });
         self.late.extend(lates.map(|(place, command)| Late {
             op: running.op,
             kind: running.kind,

@@ -44,6 +44,7 @@ const SNOOP: Scope = Scope {
     is_there: true,
     strict: false,
     one_try: true,
+    copies: false,
     fault: None,
 };
 
@@ -65,6 +66,12 @@ fn scopes(of: Scope) -> Vec<Scope> {
             ..of
         },
         Scope { strict: true, ..of },
+        Scope {
+            copies: true,
+            evictions: 1,
+            kinds: GET_SET_DELETE,
+            ..of
+        },
         Scope {
             ops: 2,
             evictions: 1,
@@ -151,6 +158,18 @@ fn larger_scopes() {
             },
             Scope { strict: true, ..of },
             Scope {
+                copies: true,
+                strict: true,
+                ..of
+            },
+            Scope {
+                copies: true,
+                evictions: 1,
+                given_up: 1,
+                kinds: GET_SET_DELETE,
+                ..of
+            },
+            Scope {
                 racks: 3,
                 kinds: GET_SET_DELETE,
                 strict: true,
@@ -210,6 +229,11 @@ fn snoop_is_wrong_without_each_of_its_rules() {
             ..of(Fault::DeletesHereAlone)
         },
         of(Fault::AwaitsNoNote),
+        Scope {
+            copies: true,
+            strict: true,
+            ..of(Fault::CopiesIgnoreUnique)
+        },
         Scope {
             kinds: GET_DELETE,
             evictions: 1,

@@ -136,8 +136,12 @@ impl Servers {
                     Over::Nothing => slot.is_none(),
                     Over::Unique(0) => fault == Some(Fault::NoStub),
                     Over::Unique(unique) => {
-                        let ignores = fault == Some(Fault::ClaimsIgnoreUnique);
-                        has(unique) || ignores && self.is_directory(place)
+                        let ignores = match fault {
+                            Some(Fault::ClaimsIgnoreUnique) => self.is_directory(place),
+                            Some(Fault::CopiesIgnoreUnique) => kind.reads(),
+                            _ => false,
+                        };
+                        has(unique) || ignores
                     }
                 };
                 match may {

@@ -10,7 +10,7 @@ pub use load::{Fidelity, LoadArgs, execute_load};
 pub use replay::{ReplayArgs, execute_replay};
 pub use run::{FailedRun, RunArgs, RunReport, execute_run};
 
-use crate::world::{Fault, Plan, SERVERS, SERVERS_MAX, SERVERS_MIN};
+use crate::world::{Fault, LedKind, Plan, SERVERS, SERVERS_MAX, SERVERS_MIN};
 use clap::{Args, ValueEnum};
 
 /// Nanoseconds of a second.
@@ -27,6 +27,15 @@ pub enum OutputFormat {
     Table,
     /// For programs: one JSON object.
     Json,
+}
+
+/// How it is found which rack holds an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum InRacks {
+    /// Notes in all racks.
+    Snoop,
+    /// A directory.
+    Dir,
 }
 
 /// What `run` and `replay` simulate.
@@ -48,9 +57,13 @@ pub struct ClusterArgs {
     #[arg(long)]
     pub plain: bool,
 
-    /// The same, with a pool in each seed that is led to other servers, whose ring changes, or that keeps copies
+    /// The same, with a pool in each seed that is led to other servers, whose ring changes, that keeps copies, or that is in racks
     #[arg(long, conflicts_with = "atomic")]
     pub led: bool,
+
+    /// The same, with a pool in racks in each seed, one of which holds each item, by this architecture
+    #[arg(long, value_name = "NAME", conflicts_with = "atomic")]
+    pub architecture: Option<InRacks>,
 
     /// Atomic writes: the history of each key must be linearizable
     #[arg(long, conflicts_with = "plain")]
@@ -64,7 +77,12 @@ pub struct ClusterArgs {
 impl ClusterArgs {
     /// The plan of a seed.
     pub fn plan(&self, seed: u64) -> Plan {
-        let plan = if self.led {
+        let plan = if let Some(architecture) = self.architecture {
+            Plan::led(seed).of(match architecture {
+                InRacks::Snoop => LedKind::Notes,
+                InRacks::Dir => LedKind::Directory,
+            })
+        } else if self.led {
             Plan::led(seed)
         } else if self.plain {
             Plan::plain(seed)
@@ -104,6 +122,7 @@ fn mutant(text: &str) -> Result<Fault, String> {
             .chain(Fault::LED)
             .chain(Fault::RING)
             .chain(Fault::COPIES)
+            .chain(Fault::RACKS)
     };
     let names = || {
         known()

@@ -57,10 +57,12 @@ impl World {
     fn finish(&mut self, application: usize, pending: &Pending, replies: &[Reply<'_>]) {
         self.note_answer(application, pending, replies);
         self.forget_old_uniques(application, pending);
-        let is_error = matches!(
-            replies.last(),
-            Some(Reply::Error | Reply::ClientError(_) | Reply::ServerError(_)) | None
-        );
+        let is_error = match replies.last() {
+            // Others change the key all the time.
+            Some(Reply::ServerError(words)) => !words.starts_with(b"busy"),
+            Some(Reply::Error | Reply::ClientError(_)) | None => true,
+            Some(_) => false,
+        };
         for &operation in &pending.operations {
             if is_error {
                 self.check_allowed_error(operation);

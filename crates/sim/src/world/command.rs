@@ -46,7 +46,7 @@ pub(super) enum Change {
 pub(super) struct Command {
     /// The key, by number; 0 where it is all.
     pub key: u16,
-    /// What stands before it, where it is called by a generation of a ring, or is that of a copy.
+    /// What stands before it, where it is called by a generation of a ring, or is that of a copy or of a note.
     pub prefix: Vec<u8>,
     pub change: Change,
     /// Bytes of it.
@@ -110,7 +110,7 @@ impl Command {
     fn of(name: &[u8], keys: &[Vec<u8>], change: Change, len: usize) -> Option<Command> {
         let key = match Name::parse(name) {
             Some(Name {
-                kind: Kind::Copy,
+                kind: Kind::Copy | Kind::Note,
                 key,
                 ..
             }) => key,

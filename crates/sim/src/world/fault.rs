@@ -82,6 +82,8 @@ pub enum Fault {
     CopiesLeft,
     /// Proxies give copies the same names whenever they are switched on.
     TokensReused,
+    /// Servers of a pool in racks confirm notes and deletes that would take an item away, and keep it.
+    HoldersKept,
     /// Plain servers find a replica by the key alone, whatever content its name asks for.
     ReplicasUnnamed,
 }
@@ -121,6 +123,9 @@ impl Fault {
         Fault::CopiesLeft,
         Fault::TokensReused,
     ];
+
+    /// Those of pools in racks of which one holds each item.
+    pub const RACKS: [Fault; 2] = [Fault::MarksShown, Fault::HoldersKept];
 
     /// Those of atomic writes.
     pub const ATOMIC: [Fault; 4] = [

@@ -1,6 +1,7 @@
 //! A pool that is led to other servers, has a ring or keeps copies, and what is known of those who lead and follow it; [`led`](super::led) is what happens.
 
-use super::led_report::{LedKind, Mischance};
+use super::led_racks::LedRacks;
+use super::led_report::{LedKind, Mischance, Moment, RackStep};
 use super::led_ring::LedRing;
 use super::proxy::{MAP_SOURCE, POOL, led_settings, server_list};
 use super::server::ITEM_SIZE_MAX;
@@ -59,6 +60,12 @@ pub(super) enum Turn {
     Lag,
     /// Something goes wrong; some stage's own blow, or any.
     Mischance(Option<Mischance>),
+    /// Something goes wrong as a server has just carried out a step between racks; with that server, if it is one of servers.
+    AtStep {
+        server: usize,
+        step: RackStep,
+        mischance: Mischance,
+    },
     /// A server evicts a key.
     Evict,
     /// A proxy's process is told that its name is another's.
@@ -102,10 +109,12 @@ pub(super) struct Saving {
 pub(super) struct Led {
     /// The pool's ring. A pool without one that keeps no copies either passes from its first servers to the others.
     pub ring: Option<LedRing>,
+    /// Its racks, of which one holds each item, where it has any. Nothing of it changes then.
+    pub racks: Option<LedRacks>,
     /// Servers from here on are the pool's own, where it has no ring.
     pub first_own: usize,
-    /// What proxies are started with.
-    pub config: Arc<ProxyConfig>,
+    /// What each proxy is started with.
+    pub configs: Vec<Arc<ProxyConfig>>,
     pub followed: Vec<Followed>,
     /// What the coordinator has told, as far as was looked.
     pub step: Step,
@@ -134,15 +143,16 @@ impl Led {
     /// A pool that has not begun its way, among so many servers.
     pub fn new(
         servers: usize,
-        config: &Arc<ProxyConfig>,
-        ring: Option<LedRing>,
+        configs: Vec<Arc<ProxyConfig>>,
+        (ring, racks): (Option<LedRing>, Option<LedRacks>),
         saved: SavedState,
         random: &mut Random,
     ) -> Self {
         let mut led = Led {
             ring,
+            racks,
             first_own: first_own_of(servers),
-            config: Arc::clone(config),
+            configs,
             followed: Vec::new(),
             step: Step::FIRST,
             saved,
@@ -163,6 +173,9 @@ impl Led {
     }
 
     pub fn kind(&self) -> LedKind {
+        if let Some(racks) = &self.racks {
+            return racks.kind();
+        }
         match (&self.ring, self.copies()) {
             (Some(_), _) => LedKind::Ring,
             (_, Some(_)) => LedKind::Copies,
@@ -172,11 +185,15 @@ impl Led {
 
     /// Where the copies of its items are, if it keeps any.
     pub fn copies(&self) -> Option<&Bundles> {
-        self.config.pools[0].bundles.as_deref()
+        self.configs[0].pools[0].bundles.as_deref()
     }
 
-    /// Whether a server is a former one, or gives parts of a ring by its present plan. Of those that have copies each is home of items, too.
+    /// Whether a server is a former one, or gives parts of a ring by its present plan. Of those that have copies each is home of items, too, and those in
+    /// racks are all but the directory.
     pub fn is_former(&self, server: usize) -> bool {
+        if let Some(racks) = &self.racks {
+            return !racks.is_directory(server);
+        }
         match &self.ring {
             Some(ring) => ring.gives(server),
             None => self.copies().is_some() || server < self.first_own,
@@ -185,6 +202,9 @@ impl Led {
 
     /// Whether a server is one of the pool's own, or gets parts of a ring.
     pub fn is_own(&self, server: usize) -> bool {
+        if let Some(racks) = &self.racks {
+            return racks.is_directory(server);
+        }
         match &self.ring {
             Some(ring) => ring.gets(server),
             None => self.copies().is_none() && server >= self.first_own,
@@ -196,6 +216,14 @@ impl Led {
         match self.ring {
             Some(_) => self.step.version != before.version,
             None => self.step.stage != before.stage,
+        }
+    }
+
+    /// When something goes wrong that goes wrong now.
+    pub fn moment(&self) -> Moment {
+        match &self.racks {
+            Some(racks) => Moment::Step(racks.last_step),
+            None => Moment::Stage(self.stage()),
         }
     }
 

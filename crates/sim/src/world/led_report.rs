@@ -1,5 +1,6 @@
 //! What went wrong while a change stood at each stage, counted: a run proves little of a stage in which nothing ever went wrong. Pools that
-//! are led to other servers, rings whose parts change hands and copies that are switched are counted apart.
+//! are led to other servers, rings whose parts change hands and copies that are switched are counted apart; and pools in racks, of which one holds
+//! each item, by the step that a command between racks had taken last.
 
 use core::fmt;
 use evenkeel_proxy_core::ProxyCore;
@@ -18,25 +19,104 @@ pub enum LedKind {
     Ring,
     /// Copies of its items are switched on and off: what is said of *former* servers is of all of them.
     Copies,
+    /// Nothing: one of its racks holds each item, and notes in the others say which. What is said of *former* servers is of all of them.
+    Notes,
+    /// The same by a directory, which is the server of the pool's *own*.
+    Directory,
+}
+
+/// A step of a command between racks, as a server is asked it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RackStep {
+    /// The item is asked for.
+    #[default]
+    Read,
+    /// Somebody looks what is there.
+    Look,
+    /// A lock is put.
+    Lock,
+    /// A note is put.
+    Note,
+    /// What is there is deleted.
+    Delete,
+    /// An item is stored, or changed.
+    Store,
+}
+
+/// When something went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Moment {
+    /// A change stood at this stage.
+    Stage(Stage),
+    /// This was the last step that any command had taken.
+    Step(RackStep),
+}
+
+impl RackStep {
+    /// All of them.
+    pub const ALL: [RackStep; 6] = [
+        RackStep::Read,
+        RackStep::Look,
+        RackStep::Lock,
+        RackStep::Note,
+        RackStep::Delete,
+        RackStep::Store,
+    ];
+}
+
+impl Moment {
+    /// How reports call it; stable.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Moment::Stage(stage) => stage.as_str(),
+            Moment::Step(RackStep::Read) => "read",
+            Moment::Step(RackStep::Look) => "look",
+            Moment::Step(RackStep::Lock) => "lock",
+            Moment::Step(RackStep::Note) => "note",
+            Moment::Step(RackStep::Delete) => "delete",
+            Moment::Step(RackStep::Store) => "store",
+        }
+    }
 }
 
 impl LedKind {
     /// All of them.
-    pub const ALL: [LedKind; 3] = [LedKind::Pool, LedKind::Ring, LedKind::Copies];
+    pub const ALL: [LedKind; 5] = [
+        LedKind::Pool,
+        LedKind::Ring,
+        LedKind::Copies,
+        LedKind::Notes,
+        LedKind::Directory,
+    ];
+
+    /// Whether one of several racks holds each item.
+    pub fn is_in_racks(self) -> bool {
+        matches!(self, LedKind::Notes | LedKind::Directory)
+    }
+
+    /// When things go wrong that are counted apart.
+    pub fn moments(self) -> Vec<Moment> {
+        match self.is_in_racks() {
+            true => RackStep::ALL.map(Moment::Step).to_vec(),
+            false => Stage::ALL.map(Moment::Stage).to_vec(),
+        }
+    }
 
     fn title(self) -> &'static str {
         match self {
             LedKind::Pool => "led pools",
             LedKind::Ring => "led rings",
             LedKind::Copies => "led copies",
+            LedKind::Notes => "racks with notes",
+            LedKind::Directory => "racks with a directory",
         }
     }
 }
 
-/// What is counted by name, where rings and copies may have another one.
+/// What is counted by name, where rings, copies and racks may have another one.
 macro_rules! counted {
     ($(#[$of:meta])* $of_name:ident {
-        $($(#[$doc:meta])* $name:ident = $words:literal $(, in rings $of_rings:literal)? $(, of copies $of_copies:literal)?;)*
+        $($(#[$doc:meta])* $name:ident = $words:literal $(, in rings $of_rings:literal)? $(, of copies $of_copies:literal)? $(, in racks $in_racks:literal)?;)*
     }) => {
         $(#[$of])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,6 +133,7 @@ macro_rules! counted {
                 match (kind, self) {
                     $($((LedKind::Ring, $of_name::$name) => $of_rings,)?)*
                     $($((LedKind::Copies, $of_name::$name) => $of_copies,)?)*
+                    $($((LedKind::Notes | LedKind::Directory, $of_name::$name) => $in_racks,)?)*
                     $((_, $of_name::$name) => $words,)*
                 }
             }
@@ -80,17 +161,17 @@ counted! {
         /// A heartbeat or its answer comes late, behind others.
         HeartbeatLate = "heartbeats late";
         /// A former server dies, and starts again empty.
-        FormerKilled = "former server killed", in rings "giver killed", of copies "server killed";
+        FormerKilled = "former server killed", in rings "giver killed", of copies "server killed", in racks "server killed";
         /// A former server stands still, and goes on.
-        FormerStopped = "former server stopped", in rings "giver stopped", of copies "server stopped";
+        FormerStopped = "former server stopped", in rings "giver stopped", of copies "server stopped", in racks "server stopped";
         /// A former server evicts an item.
-        FormerEvicted = "former server evicts", in rings "giver evicts", of copies "item evicted";
+        FormerEvicted = "former server evicts", in rings "giver evicts", of copies "item evicted", in racks "item or mark evicted";
         /// A server of the pool's own dies, and starts again empty.
-        OwnKilled = "own server killed", in rings "getter killed";
+        OwnKilled = "own server killed", in rings "getter killed", in racks "directory killed";
         /// A server of the pool's own stands still, and goes on.
-        OwnStopped = "own server stopped", in rings "getter stopped";
+        OwnStopped = "own server stopped", in rings "getter stopped", in racks "directory stopped";
         /// A server of the pool's own evicts an item.
-        OwnEvicted = "own server evicts", in rings "getter evicts", of copies "copy evicted";
+        OwnEvicted = "own server evicts", in rings "getter evicts", of copies "copy evicted", in racks "directory's note evicted";
         /// A proxy dies, and another life begins under its name.
         ProxyKilled = "proxy killed";
         /// A proxy stands still, and goes on.
@@ -103,15 +184,37 @@ counted! {
 }
 
 impl Mischance {
-    /// Whether it can happen at a stage. The pool's own servers are empty as long as they are not asked, and what former ones still have
-    /// when nobody asks them any more is no matter, as is a copy that nobody reads.
-    pub fn can_happen(self, kind: LedKind, stage: Stage) -> bool {
+    /// Whether it can happen at a moment. The pool's own servers are empty as long as they are not asked, and what former ones still have
+    /// when nobody asks them any more is no matter, as is a copy that nobody reads. Nobody leads racks, and notes need no directory.
+    pub fn can_happen(self, kind: LedKind, moment: Moment) -> bool {
+        let stage = match moment {
+            Moment::Stage(stage) if !kind.is_in_racks() => stage,
+            Moment::Step(step) if kind.is_in_racks() => {
+                return self.can_happen_in_racks(kind, step);
+            }
+            _ => return false,
+        };
         match (self, kind) {
             (Mischance::OwnKilled | Mischance::OwnStopped, LedKind::Copies) => false,
             (Mischance::OwnEvicted, LedKind::Copies) => stage == Stage::Warming,
             (Mischance::FormerEvicted, LedKind::Copies) => true,
             (Mischance::OwnEvicted, _) => stage >= Stage::Warming,
             (Mischance::FormerEvicted, _) => stage <= Stage::Warming,
+            _ => true,
+        }
+    }
+
+    fn can_happen_in_racks(self, kind: LedKind, step: RackStep) -> bool {
+        match self {
+            Mischance::WriteLate => step > RackStep::Look,
+            Mischance::Duplicates
+            | Mischance::HeartbeatLost
+            | Mischance::HeartbeatLate
+            | Mischance::CoordinatorStopped
+            | Mischance::CoordinatorKilled => false,
+            Mischance::OwnKilled | Mischance::OwnStopped | Mischance::OwnEvicted => {
+                kind == LedKind::Directory
+            }
             _ => true,
         }
     }
@@ -184,6 +287,18 @@ counted! {
         CopiesDeleted = "copies deleted";
         /// Those of them of which nobody knows.
         CopiesUnconfirmed = "deletes of copies unconfirmed";
+        /// Commands that took steps between racks.
+        Crossings = "commands between racks";
+        /// Reads that another rack answered.
+        CrossingHits = "reads answered by another rack";
+        /// Notes that were stored.
+        NotesStored = "notes stored";
+        /// Notes that led to no item.
+        NotesDangling = "notes that led nowhere";
+        /// Locks of others that were met.
+        LocksMet = "locks met";
+        /// Commands that gave way to others too often.
+        CrossingsBusy = "commands given up as busy";
     }
 }
 
@@ -196,7 +311,11 @@ impl Tally {
         match kind {
             LedKind::Pool => self <= Tally::ChangesDone,
             LedKind::Ring => self != Tally::ChangesDone && self < Tally::SwitchedOn,
-            LedKind::Copies => self >= Tally::SwitchedOn || OF_COPIES.contains(&self),
+            LedKind::Copies => {
+                let range = Tally::SwitchedOn..=Tally::CopiesUnconfirmed;
+                range.contains(&self) || OF_COPIES.contains(&self)
+            }
+            LedKind::Notes | LedKind::Directory => self >= Tally::Crossings,
         }
     }
 }
@@ -204,14 +323,14 @@ impl Tally {
 /// What has happened to pools that were led, and to rings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedReport {
-    struck: BTreeMap<(LedKind, Mischance, Stage), u64>,
+    struck: BTreeMap<(LedKind, Mischance, Moment), u64>,
     tallies: BTreeMap<(LedKind, Tally), u64>,
 }
 
 impl LedReport {
-    /// How often something went wrong at a stage.
-    pub fn struck(&self, kind: LedKind, mischance: Mischance, stage: Stage) -> u64 {
-        let cell = (kind, mischance, stage);
+    /// How often something went wrong at a moment.
+    pub fn struck(&self, kind: LedKind, mischance: Mischance, moment: Moment) -> u64 {
+        let cell = (kind, mischance, moment);
         self.struck.get(&cell).copied().unwrap_or(0)
     }
 
@@ -221,17 +340,17 @@ impl LedReport {
     }
 
     /// What can go wrong and did not.
-    pub fn never(&self) -> impl Iterator<Item = (LedKind, Mischance, Stage)> + '_ {
+    pub fn never(&self) -> impl Iterator<Item = (LedKind, Mischance, Moment)> + '_ {
         let rows = LedKind::ALL.into_iter().flat_map(|kind| {
             let all = Mischance::ALL.iter();
             all.map(move |&mischance| (kind, mischance))
         });
         let all = rows.flat_map(|(kind, mischance)| {
-            let stages = Stage::ALL.into_iter();
-            stages.map(move |stage| (kind, mischance, stage))
+            let moments = kind.moments().into_iter();
+            moments.map(move |moment| (kind, mischance, moment))
         });
-        let can = all.filter(|(kind, mischance, stage)| mischance.can_happen(*kind, *stage));
-        can.filter(|(kind, mischance, stage)| self.struck(*kind, *mischance, *stage) == 0)
+        let can = all.filter(|(kind, mischance, moment)| mischance.can_happen(*kind, *moment));
+        can.filter(|(kind, mischance, moment)| self.struck(*kind, *mischance, *moment) == 0)
     }
 
     /// What is counted and was not done.
@@ -253,8 +372,8 @@ impl LedReport {
         }
     }
 
-    pub(in crate::world) fn strike(&mut self, kind: LedKind, mischance: Mischance, stage: Stage) {
-        *self.struck.entry((kind, mischance, stage)).or_default() += 1;
+    pub(in crate::world) fn strike(&mut self, kind: LedKind, mischance: Mischance, moment: Moment) {
+        *self.struck.entry((kind, mischance, moment)).or_default() += 1;
     }
 
     pub(in crate::world) fn tell(&mut self, kind: LedKind, tally: Tally, times: u64) {
@@ -270,6 +389,12 @@ impl LedReport {
         self.tell(kind, Tally::PlaceholdersMet, stats.placeholders_met);
         self.tell(kind, Tally::FormerDeletes, stats.former_deletes);
         self.tell(kind, Tally::FormerHits, stats.former_hits);
+        self.tell(kind, Tally::Crossings, stats.crossings);
+        self.tell(kind, Tally::CrossingHits, stats.crossing_hits);
+        self.tell(kind, Tally::NotesStored, stats.crossing_notes_stored);
+        self.tell(kind, Tally::NotesDangling, stats.crossing_notes_dangling);
+        self.tell(kind, Tally::LocksMet, stats.crossing_locks_met);
+        self.tell(kind, Tally::CrossingsBusy, stats.crossings_busy);
         let pools = core.pool_stats();
         for counts in pools.iter().filter_map(|pool| pool.bundles.as_ref()) {
             self.tell(kind, Tally::MultiGets, counts.requests);
@@ -295,16 +420,17 @@ impl fmt::Display for LedReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for kind in self.kinds() {
             write!(f, "{:<26}", kind.title())?;
-            for stage in Stage::ALL {
-                write!(f, "{:>10}", stage.as_str())?;
+            let moments = kind.moments();
+            for moment in &moments {
+                write!(f, "{:>10}", moment.as_str())?;
             }
             writeln!(f)?;
-            let can = |of: &&Mischance| Stage::ALL.iter().any(|stage| of.can_happen(kind, *stage));
+            let can = |of: &&Mischance| moments.iter().any(|it| of.can_happen(kind, *it));
             for &mischance in Mischance::ALL.iter().filter(can) {
                 write!(f, "  {:<24}", mischance.name(kind))?;
-                for stage in Stage::ALL {
-                    let times = self.struck(kind, mischance, stage);
-                    match mischance.can_happen(kind, stage) {
+                for &moment in &moments {
+                    let times = self.struck(kind, mischance, moment);
+                    match mischance.can_happen(kind, moment) {
                         false => write!(f, "{:>10}", "-")?,
                         true => write!(f, "{times:>10}")?,
                     }
@@ -319,25 +445,30 @@ impl fmt::Display for LedReport {
     }
 }
 
-/// By what went wrong and the stage, and by what was done; of rings and copies apart.
+/// By what went wrong and the moment, and by what was done; of rings, copies and racks apart.
 impl Serialize for LedReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let table = |kind| {
             let mut struck: BTreeMap<_, BTreeMap<_, u64>> = BTreeMap::new();
             let of_kind = self.struck.iter().filter(|((of, ..), _)| *of == kind);
-            for ((_, mischance, stage), times) in of_kind {
+            for ((_, mischance, moment), times) in of_kind {
                 let row = struck.entry(mischance.name(kind)).or_default();
-                row.insert(stage.as_str(), *times);
+                row.insert(moment.as_str(), *times);
             }
             let of_kind = self.tallies.iter().filter(|((of, _), _)| *of == kind);
             let operations = of_kind.map(|((_, tally), times)| (tally.name(kind), *times));
             (struck, operations.collect::<BTreeMap<_, _>>())
         };
-        let mut all = serializer.serialize_map(Some(4))?;
+        let mut all = serializer.serialize_map(Some(6))?;
         let (struck, operations) = table(LedKind::Pool);
         all.serialize_entry("struck", &struck)?;
         all.serialize_entry("operations", &operations)?;
-        for (name, kind) in [("rings", LedKind::Ring), ("copies", LedKind::Copies)] {
+        for (name, kind) in [
+            ("rings", LedKind::Ring),
+            ("copies", LedKind::Copies),
+            ("notes", LedKind::Notes),
+            ("directory", LedKind::Directory),
+        ] {
             let (struck, operations) = table(kind);
             let apart = json!({"struck": struck, "operations": operations});
             all.serialize_entry(name, &apart)?;
@@ -355,16 +486,17 @@ mod tests {
         let mut report = LedReport::default();
         assert_eq!(report.to_string(), "");
         let (all, idle) = (report.never().count(), report.idle().count());
-        report.strike(LedKind::Pool, Mischance::ProxyKilled, Stage::Quiesced);
+        let at = Moment::Stage;
+        report.strike(LedKind::Pool, Mischance::ProxyKilled, at(Stage::Quiesced));
         report.tell(LedKind::Pool, Tally::FillsStored, 3);
-        report.strike(LedKind::Ring, Mischance::FormerKilled, Stage::Done);
+        report.strike(LedKind::Ring, Mischance::FormerKilled, at(Stage::Done));
         report.tell(LedKind::Ring, Tally::PlansDone, 1);
         let mut both = report.clone();
         both.add(&report);
         assert_eq!(both.never().count(), all - 2);
         assert_eq!(both.idle().count(), idle - 2);
-        let killed = |kind| both.struck(kind, Mischance::ProxyKilled, Stage::Quiesced);
-        assert_eq!(LedKind::ALL.map(killed), [2, 0, 0]);
+        let killed = |kind| both.struck(kind, Mischance::ProxyKilled, at(Stage::Quiesced));
+        assert_eq!(LedKind::ALL.map(killed), [2, 0, 0, 0, 0]);
         let table = both.to_string();
         println!("{table}");
         let count = |kind| Tally::ALL.iter().filter(|tally| tally.is_of(kind)).count();
@@ -384,6 +516,8 @@ mod tests {
                     "operations": {"plans done": 2},
                 },
                 "copies": {"struck": {}, "operations": {}},
+                "notes": {"struck": {}, "operations": {}},
+                "directory": {"struck": {}, "operations": {}},
             })
         );
     }

@@ -19,6 +19,7 @@ mod faults;
 mod leading;
 mod leases;
 mod led;
+mod led_racks;
 mod led_report;
 mod led_ring;
 mod line;
@@ -44,7 +45,7 @@ mod voting;
 mod weather;
 
 pub use fault::Fault;
-pub use led_report::{LedKind, LedReport, Mischance, Tally};
+pub use led_report::{LedKind, LedReport, Mischance, Moment, RackStep, Tally};
 pub use line::{Line, Listener};
 pub use plan::{Cluster, LENGTH, LENGTH_MIN, Plan, SERVERS, SERVERS_MAX, SERVERS_MIN};
 pub use report::Report;
@@ -65,6 +66,7 @@ use evenkeel_types::promise::Consistency;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, WorkerRef};
 use event::Event;
 use leading::Led;
+use led_racks::LedRacks;
 use led_ring::LedRing;
 use plan::FIRST_MISHAP;
 use process::Process;
@@ -179,6 +181,7 @@ impl World {
         let leads = is_led.then_some(swarm.leads);
         let ring =
             (leads == Some(LedKind::Ring)).then(|| LedRing::new(count, proxies, &mut random));
+        let racks = leads.and_then(|kind| LedRacks::new(kind, count));
         let config = match (leads, &ring) {
             (_, Some(ring)) => ring.config(on_down),
             (Some(LedKind::Copies), _) => leading::config_of_copies(count, on_down, &mut random),
@@ -186,20 +189,28 @@ impl World {
             (None, _) => proxy::config(&plan, initial, proxy::settings(&plan, on_down)),
         };
         let config = Arc::new(config);
+        // Each proxy has a rack of its own.
+        let configs: Vec<_> = (0..processes.len())
+            .map(|proxy| match &racks {
+                Some(racks) => Arc::new(racks.config(proxy, on_down)),
+                None => Arc::clone(&config),
+            })
+            .collect();
         let proxies: Vec<_> = processes
             .into_iter()
-            .map(|process| Proxy::new(process, random.seed(), &config))
+            .zip(&configs)
+            .map(|(process, config)| Proxy::new(process, random.seed(), config))
             .collect();
         let process = Process::new(&mut random, true, drift);
         // One that has just begun makes no ring, and does not say that there are no copies.
         let age = match leads {
             Some(LedKind::Ring | LedKind::Copies) => YOUNG_FOR,
-            Some(LedKind::Pool) | None => Duration::ZERO,
+            _ => Duration::ZERO,
         };
         let coordinator = Coordinator::new(process, initial, random.seed(), age);
         let led = is_led.then(|| {
             let saved = coordinator.core.saved_state();
-            Led::new(count, &config, ring, saved, &mut random)
+            Led::new(count, configs, (ring, racks), saved, &mut random)
         });
         let applications: Vec<_> = (0..proxies.len() * 3)
             .map(|i| {

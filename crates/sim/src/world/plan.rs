@@ -1,6 +1,7 @@
 //! What is run.
 
 use super::fault::Fault;
+use super::led_report::LedKind;
 use super::swarm::Swarm;
 use super::units::{MS, SECOND};
 use crate::history::Nanos;
@@ -106,6 +107,17 @@ impl Plan {
         Plan {
             swarm: swarm.of_plain_servers(),
             ..Plan::plain(seed)
+        }
+    }
+
+    /// The same, where this changes of the pool that is led.
+    pub fn of(self, leads: LedKind) -> Self {
+        Plan {
+            swarm: Swarm {
+                leads,
+                ..self.swarm
+            },
+            ..self
         }
     }
 

@@ -51,6 +51,8 @@ pub(super) struct Plan {
     pub former: Option<Architecture>,
     /// Round trips, without what servers and proxies take: its base is zero.
     pub network: Network,
+    /// How old copies may be in racks that do not hold an item, where they are kept.
+    pub local_copies: Option<&'static str>,
 }
 
 /// All of it. Dropping it ends all processes.
@@ -260,12 +262,15 @@ impl Plan {
                 Architecture::Dir => format!("directory = \"{DIRECTORY}\"\n"),
                 _ => String::new(),
             };
+            let copies = self.local_copies.map_or_else(String::new, |ttl| {
+                format!("local_copies = \"on\"\nlocal_copies_ttl = \"{ttl}\"\n")
+            });
             let change = match self.former.is_some() && name == POOL {
                 true => format!("generation = 1\nwarm_from = \"{FORMER}\"\n{led}"),
                 false => String::new(),
             };
             format!(
-                "[pools.{name}]\nservers = [{}]\narchitecture = \"{architecture}\"\n{more}{change}",
+                "[pools.{name}]\nservers = [{}]\narchitecture = \"{architecture}\"\n{more}{copies}{change}",
                 servers[self.of(architecture)].join(", ")
             )
         });

@@ -105,6 +105,7 @@ fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
                     racks,
                     architecture,
                     former: None,
+                    local_copies: None,
                     network: Network {
                         base: 0.0,
                         ..network
@@ -165,6 +166,7 @@ fn base(run: &Run, duration: Duration) -> anyhow::Result<f64> {
             racks: RACKS_MEASURED[1],
             architecture: Architecture::Sdc,
             former: None,
+            local_copies: None,
             network,
         },
     )?;

@@ -187,6 +187,7 @@ fn cost(
         racks: RACKS,
         architecture: to,
         former: Some(from),
+        local_copies: None,
         network: Network {
             switch: SWITCH_MS,
             base: 0.0,

@@ -7,14 +7,15 @@ use evenkeel_control::bundles::COPIES_MAX;
 use evenkeel_protocol::base64;
 use evenkeel_schemes::copies;
 use evenkeel_schemes::generation::name_prefix;
+use evenkeel_schemes::locality::local_copies::tag;
 use evenkeel_schemes::locality::topology::Rack;
-use evenkeel_schemes::mark;
+use evenkeel_schemes::mark::{self, Copied};
 use evenkeel_schemes::stage::FORMER_UNIQUES;
 
 /// What names a ring in the names of its items: `{g2:k}` is what the item of `k` is called in generation 2, `{g2:k1}` that of `{k1}`.
 pub const INCARNATION: u64 = 7;
 
-/// A rack of this name: `{note:b}` is the value of a note that names it, `{u:b:7}` the unique 7 of one of its servers as applications see
+/// A rack of this name: `{note:b}` is the value of a note that names it, `{copy:b:5:x}` that of a copy of the value `x` with the client flags 5, `{u:b:7}` the unique 7 of one of its servers as applications see
 /// it, and `{fu:b:7}` if the pool is a former one. `{n:k}` is what the note of `k` is called in the directory of the first pool.
 pub fn rack_named(name: &str) -> Rack {
     Rack {
@@ -70,6 +71,18 @@ impl Keys {
         if let Some(rack) = name.strip_prefix("note:") {
             let note = mark::note(rack_named(rack).token());
             return String::from_utf8(note.to_vec()).ok();
+        }
+        if let Some(copied) = name.strip_prefix("copy:") {
+            let mut parts = copied.splitn(3, ':');
+            let (rack, flags, value) = (parts.next()?, parts.next()?, parts.next()?);
+            let flags = flags.parse().ok()?;
+            let copied = Copied {
+                rack: rack_named(rack).token(),
+                tag: tag(flags, value.as_bytes()),
+                flags,
+                value: value.as_bytes(),
+            };
+            return String::from_utf8(copied.to_bytes()).ok();
         }
         if let Some((rack, unique)) = name.strip_prefix("u:").and_then(|it| it.split_once(':')) {
             let unique: u64 = unique.parse().ok()?;

@@ -11,6 +11,7 @@
 //! racks snoop b c             The first pool is rack `a`, in which the proxy is, and the pools `b` and `c` are racks of their names; behind `dir=d` the
 //!                             directory is the pool `d`.
 //! racks snoop old: b=s c=t    The same of the pool `old`, whose other racks are the pools `s` and `t`.
+//! local_copies on             The first pool, which has racks, copies what it reads of others, for a second; or `observe`.
 //! list s2 s3                  Other servers for the first pool (of a memcached).
 //! ```
 //!
@@ -67,7 +68,7 @@ impl Setup {
             return Ok(true);
         };
         match words[0] {
-            "pool" | "list" | "racks" => change(config, &words).map(|()| true),
+            "pool" | "list" | "racks" | "local_copies" => change(config, &words).map(|()| true),
             "route" => {
                 self.routes.push(route(config, &words[1..])?);
                 Ok(true)
@@ -144,8 +145,20 @@ pub fn change(config: &mut ProxyConfig, words: &[&str]) -> Result<(), String> {
             let named = |name: &str| topology.named(name).ok_or("there is no such rack");
             let others = others.map(|(rack, pool)| Ok((named(rack)?, Arc::from(pool))));
             let (own, others) = (named("a")?, others.collect::<Result<_, &str>>()?);
-            config.pools[pool].holding = Some(Arc::new(Holding { by, own, others }));
+            config.pools[pool].holding = Some(Arc::new(Holding {
+                by,
+                own,
+                others,
+                copying: None,
+            }));
             config.racks = Arc::new(Racks::new(topology, Some(own), BTreeMap::new()));
+        }
+        ["local_copies", mode] => {
+            let holding = config.pools[0].holding.as_mut().ok_or("no racks")?;
+            Arc::make_mut(holding).copying = Some(LocalCopying {
+                ttl: Duration::from_secs(1),
+                keeps: *mode == "on",
+            });
         }
         options => options
             .iter()

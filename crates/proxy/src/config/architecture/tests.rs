@@ -2,8 +2,9 @@ use crate::clusters::Clusters;
 use crate::config::tests::read_text;
 use crate::discovery::Discoveries;
 use crate::tls::TlsWays;
-use evenkeel_proxy_core::{HoldingBy, Keeping, PoolKind, Revision};
+use evenkeel_proxy_core::{HoldingBy, Keeping, LocalCopying, PoolKind, Revision};
 use evenkeel_runtime::Clock;
+use std::time::Duration;
 
 const RACKS: &str = "[topology.racks.a]\n[topology.racks.b]\n[topology.racks.core]\ncidr = \"10.0.0.0/8\"\ncentral = true\n";
 
@@ -38,6 +39,29 @@ fn items_of_sdr_have_copies_in_racks_and_others_have_none() {
     assert_eq!(ttl.and_then(|plan| plan.keeping).map(|it| it.ttl), Some(5));
     assert_eq!(copies(&["a", "b"], "architecture = \"sds\"\n"), None);
     assert_eq!(copies(&["core"], "architecture = \"sdc\"\n"), None);
+}
+
+#[test]
+fn a_rack_copies_what_others_hold_where_that_is_said() {
+    let copying = |more: &str| {
+        let more = format!("architecture = \"snoop\"\n{more}");
+        let settings = read_text(&pool(&["a", "b"], &more), &["--rack", "a"]).expect(&more);
+        settings.pools[0].holding.clone().expect("racks").copying
+    };
+    let of = |ms, keeps| {
+        let ttl = Duration::from_millis(ms);
+        Some(LocalCopying { ttl, keeps })
+    };
+    assert_eq!(copying(""), None);
+    assert_eq!(
+        copying("local_copies = \"off\"\nlocal_copies_ttl = \"2s\"\n"),
+        None
+    );
+    assert_eq!(copying("local_copies = \"on\"\n"), of(1_000, true));
+    assert_eq!(
+        copying("local_copies = \"observe\"\nlocal_copies_ttl = \"10ms\"\n"),
+        of(10, false)
+    );
 }
 
 #[test]
@@ -142,6 +166,26 @@ fn what_does_not_stand_as_its_architecture_has_it_is_refused() {
             &["a", "b"],
             "architecture = \"snoop\"\ndirectory = \"q\"\n",
             "directory goes with architecture = \"dir\"",
+        ),
+        (
+            &["a", "b"],
+            "architecture = \"sds\"\nlocal_copies = \"on\"\n",
+            "local_copies goes with architecture = \"snoop\" or \"dir\"",
+        ),
+        (
+            &["a", "b"],
+            "architecture = \"snoop\"\nlocal_copies_ttl = \"2s\"\n",
+            "local_copies_ttl goes with local_copies = \"observe\" or \"on\"",
+        ),
+        (
+            &["a", "b"],
+            "architecture = \"snoop\"\nlocal_copies = \"yes\"\n",
+            "local_copies: use \"off\", \"observe\" or \"on\"",
+        ),
+        (
+            &["a", "b"],
+            "architecture = \"snoop\"\nlocal_copies = \"on\"\nlocal_copies_ttl = \"9ms\"\n",
+            "local_copies_ttl: use 10ms to 60s",
         ),
         (
             &["a", "b"],

@@ -14,9 +14,11 @@
 //!
 //! The search in `tests/switch/` goes through it, with the steps by which the former pool is asked.
 
+use super::copying::Copying;
 use super::directory::Directory;
 use super::snoop::Snoop;
 use super::{Command, Heard, Next, Racks, Shown, Site, Start, Wish};
+use crate::locality::topology::RackId;
 use crate::stage::Stage;
 
 /// By which of the two a pool goes.
@@ -62,6 +64,7 @@ enum Phase {
 enum Way {
     Snoop(Snoop),
     Directory(Directory),
+    Copying(Copying),
 }
 
 impl Way {
@@ -76,6 +79,7 @@ impl Way {
         match self {
             Way::Snoop(way) => way.start(start),
             Way::Directory(way) => way.start(start),
+            Way::Copying(_) => Next::default(),
         }
     }
 
@@ -83,6 +87,7 @@ impl Way {
         match self {
             Way::Snoop(way) => way.hear(site, heard),
             Way::Directory(way) => way.hear(site, heard),
+            Way::Copying(way) => way.hear(site, heard),
         }
     }
 
@@ -90,6 +95,7 @@ impl Way {
         match self {
             Way::Snoop(way) => way.is_over(),
             Way::Directory(way) => way.is_over(),
+            Way::Copying(way) => way.is_over(),
         }
     }
 }
@@ -121,6 +127,19 @@ impl Machine {
             false => Phase::Acting,
         });
         (machine, next)
+    }
+
+    /// A [copy](crate::locality::local_copies) is to be kept of what this rack has answered to a read. Nothing is shown.
+    pub fn of_copy(kind: Kind, racks: Racks, holder: RackId) -> (Self, Next) {
+        let mut machine = Machine::new((kind, racks), Wish::Read, None, Stage::Done);
+        let (way, next) = Copying::start(kind, racks, holder);
+        machine.way = Way::Copying(way);
+        (machine, next)
+    }
+
+    /// Whether a copy is being kept.
+    pub fn is_copying(&self) -> bool {
+        matches!(self.way, Way::Copying(_))
     }
 
     fn new((kind, racks): (Kind, Racks), wish: Wish, known: Option<u64>, stage: Stage) -> Self {

@@ -10,6 +10,7 @@
 //!
 //! The search in `tests/racks/` goes through all interleavings of a few commands and finds what goes wrong without each of the rules.
 
+mod copying;
 pub mod directory;
 mod machine;
 mod sites;
@@ -56,7 +57,7 @@ pub enum Command {
     Look,
     /// A lock, if nothing is there. Tells its unique.
     Lock,
-    /// A note that names a rack.
+    /// A note that names a rack; with the item behind it where [a copy is kept](Machine::of_copy).
     Note(RackId, Over),
     /// Delete, on condition that what is there has this unique where one is given.
     Delete(Option<u64>),

@@ -36,6 +36,8 @@ pub enum Fault {
     NoStub,
     /// A note that names us is left as it is.
     OwnNoteIsKept,
+    /// A copy is put over whatever is there by then.
+    CopiesIgnoreUnique,
 }
 
 /// What a broken rule has changed of a command.

@@ -5,7 +5,7 @@ use super::super::command::{Change, Command};
 use super::super::event::Event;
 use super::super::fault::Fault;
 use super::super::leading::Turn;
-use super::super::led_report::{LedKind, Mischance, Tally};
+use super::super::led_report::{LedKind, Mischance, Moment, Tally};
 use super::super::proxy::POOL;
 use super::super::units::MS;
 use evenkeel_control::bundles::{BundlePlan, FollowedBundle};
@@ -119,7 +119,7 @@ impl World {
         };
         let has_evicted = self.evict_named(server, &name);
         let stage = self.led.as_ref().map_or(Stage::Former, |led| led.stage());
-        if has_evicted && mischance.can_happen(LedKind::Copies, stage) {
+        if has_evicted && mischance.can_happen(LedKind::Copies, Moment::Stage(stage)) {
             self.note_mischance(mischance);
         }
         has_evicted

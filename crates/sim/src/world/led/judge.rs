@@ -57,6 +57,7 @@ impl World {
             LedKind::Pool => return self.judge_done(),
             LedKind::Ring => self.unrest().or_else(|| self.unrest_of_ring()),
             LedKind::Copies => self.unrest(),
+            LedKind::Notes | LedKind::Directory => return,
         };
         if let Some(words) = unrest {
             self.fail(words);
@@ -114,7 +115,7 @@ impl World {
 
     /// An application was shown the unique of an item.
     pub(in crate::world) fn note_unique(&mut self, unique: u64) {
-        if self.led.is_some() && unique >= mask(1) {
+        if self.has_ring() && unique >= mask(1) {
             self.report.led.tell(LedKind::Ring, Tally::MasksShown, 1);
         }
     }

@@ -25,7 +25,7 @@ impl World {
     /// Something went wrong.
     pub(in crate::world) fn note_mischance(&mut self, mischance: Mischance) {
         if let Some(led) = &self.led {
-            self.report.led.strike(led.kind(), mischance, led.stage());
+            self.report.led.strike(led.kind(), mischance, led.moment());
         }
     }
 
@@ -225,12 +225,13 @@ impl World {
             self.after(pause, Event::Led(Turn::Mischance(None)));
         }
         let any = Mischance::ALL[self.random.index(Mischance::ALL.len())];
-        self.let_happen(chosen.unwrap_or(any));
+        let (former, own) = (self.some_server_of(true), self.some_server_of(false));
+        self.let_happen(chosen.unwrap_or(any), former, own);
     }
 
-    fn let_happen(&mut self, mischance: Mischance) {
+    /// Something goes wrong, with this former server or this one of the pool's own if it is one of servers.
+    pub(super) fn let_happen(&mut self, mischance: Mischance, former: usize, own: usize) {
         let proxy = self.random.index(self.proxies.len());
-        let (former, own) = (self.some_server_of(true), self.some_server_of(false));
         let host = self.random.index(self.coordinator_host() + 1);
         let end = self.some_end(3);
         let back = self.time + self.random.between(1, 900) * MS;

@@ -1,5 +1,5 @@
 //! A pool of plain servers that is led to other ones while applications work, has a ring whose parts change hands, or keeps copies of its items that
-//! are switched on and off.
+//! are switched on and off; or one in racks of which one holds each item, of which nothing is led.
 //!
 //! In the first case the first servers are the former ones, the others the pool's own. Two proxies follow the pool's change, the coordinator
 //! leads it, and an operator says how far it is to go; of a ring, what moves, and who comes and goes; of copies, whether they are on. All of it is what ships, driven as the processes drive it: a proxy tells what it was told and
@@ -10,6 +10,7 @@ mod judge;
 mod leader;
 mod mishaps;
 mod proxies;
+mod racks;
 mod rings;
 mod servers;
 
@@ -29,9 +30,11 @@ impl World {
             return;
         };
         led.followed = vec![Followed::default(); count];
-        self.after(1_000 * MS, Event::Led(Turn::Operate));
         self.after(1_000 * MS, Event::Led(Turn::Evict));
-        self.note_stage_begun();
+        if !self.is_in_racks() {
+            self.after(1_000 * MS, Event::Led(Turn::Operate));
+            self.note_stage_begun();
+        }
         if self.plan.swarm.hazards != Hazards::default() {
             self.after(1_000 * MS, Event::Led(Turn::Mischance(None)));
         }
@@ -57,7 +60,7 @@ impl World {
             Turn::Operate => match self.led.as_ref().map(Led::kind) {
                 Some(LedKind::Ring) => self.operate_ring(),
                 Some(LedKind::Copies) => self.operate_copies(),
-                Some(LedKind::Pool) | None => self.operate(),
+                _ => self.operate(),
             },
             Turn::Withdraw => self.withdraw(),
             Turn::Stop { server, until } => {
@@ -66,6 +69,11 @@ impl World {
             Turn::Slow { by, until } => self.slow_proxies(by, until),
             Turn::Lag => self.lag_behind(),
             Turn::Mischance(mischance) => self.mischance(mischance),
+            Turn::AtStep {
+                server,
+                step,
+                mischance,
+            } => self.let_happen_at(server, step, mischance),
             Turn::Evict => self.evict_some(),
             Turn::NameLost { proxy, life } => self.lose_name(proxy, life),
             Turn::GiveUp { proxy, life } => self.give_up_name(proxy, life),
@@ -83,10 +91,15 @@ impl World {
         self.led.as_ref().is_some_and(|led| led.copies().is_some())
     }
 
+    /// Whether one of its racks holds each item.
+    pub(super) fn is_in_racks(&self) -> bool {
+        self.led.as_ref().is_some_and(|led| led.racks.is_some())
+    }
+
     /// Whether a member sends heartbeats.
     pub(super) fn follows_coordinator(&self, host: usize) -> bool {
         match &self.led {
-            Some(_) => host >= self.servers.len(),
+            Some(_) => host >= self.servers.len() && !self.is_in_racks(),
             None => self.plan.cluster == Cluster::Evenkeel,
         }
     }

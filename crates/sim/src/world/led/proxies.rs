@@ -255,7 +255,7 @@ impl World {
         led.followed[proxy] = Followed::default();
         let p = &mut self.proxies[proxy];
         p.process.restart(&mut self.random);
-        *p = Proxy::new(p.process, seed, &led.config);
+        *p = Proxy::new(p.process, seed, &led.configs[proxy]);
         self.narrate(&[host], || "starts again".into());
         self.settle_proxy(proxy);
         self.send_heartbeat_soon(host);

@@ -9,7 +9,7 @@ use super::super::connection::INITIATOR;
 use super::super::event::Event;
 use super::super::fault::Fault;
 use super::super::leading::Turn;
-use super::super::led_report::{LedKind, Mischance, Tally};
+use super::super::led_report::{LedKind, Mischance, Moment, Tally};
 use super::super::mutants::edit_line;
 use super::super::observing::told;
 use crate::history::{Action, NEVER, WriteId};
@@ -67,9 +67,13 @@ impl World {
             _ => None,
         };
         let unguarded = self.unguarded(command, input);
+        if let Some(answer) = self.keep_in_rack(server, command, input) {
+            return (command.len, answer.to_vec());
+        }
         let forged = unguarded.or_else(|| self.forge(command, input));
         let (consumed, mut out) = self.show_forged(place, command, input, forged);
         if consumed > 0 {
+            self.step_taken(server, command, input);
             self.note_late(place, command);
             self.name_value(command, base, &out);
             self.note_masked(command, &out);
@@ -102,7 +106,8 @@ impl World {
         let is_given_up = |connection: usize| !self.connections[connection].ends[INITIATOR].open;
         let is_late = connection.is_some_and(is_given_up);
         let is_former = self.led.as_ref().is_some_and(|led| led.is_former(server));
-        if is_late && is_former && command.change != Change::Read {
+        let counts = is_former || self.is_in_racks();
+        if is_late && counts && command.change != Change::Read {
             self.note_mischance(Mischance::WriteLate);
         }
     }
@@ -117,7 +122,7 @@ impl World {
             return;
         };
         let status = told(answer, &Limits::default()).map(|(status, _)| status);
-        if unique >= mask(1) && status == Some(MetaStatus::Exists) {
+        if self.has_ring() && unique >= mask(1) && status == Some(MetaStatus::Exists) {
             self.report.led.tell(LedKind::Ring, Tally::MasksMissed, 1);
         }
     }
@@ -139,7 +144,7 @@ impl World {
     }
 
     /// What a server holds of what a command is about.
-    fn peek(&mut self, server: usize, command: &Command) -> Option<Vec<u8>> {
+    pub(super) fn peek(&mut self, server: usize, command: &Command) -> Option<Vec<u8>> {
         let key = &self.keys[usize::from(command.key)];
         let command = [b"get ", &command.prefix[..], key, b"\r\n"].concat();
         let out = self.ask_inside(server, &command);
@@ -229,6 +234,9 @@ impl World {
         let (every, stage) = (led.evicts_every, led.stage());
         let pause = 1 + self.random.below(2 * every);
         self.after(pause, Event::Led(Turn::Evict));
+        if self.is_in_racks() {
+            return self.evict_in_racks();
+        }
         let is_former = self.random.chance(1, 4);
         if !is_former && stage < Stage::Warming {
             return;
@@ -249,7 +257,9 @@ impl World {
     /// A server evicts all keys.
     pub(super) fn evict_all(&mut self, server: usize) {
         for key in 0..self.keys.len() {
-            if self.has_ring() {
+            if self.is_in_racks() {
+                self.evict_in_rack(server, key);
+            } else if self.has_ring() {
                 for is_former in [true, false] {
                     self.evict_of_ring(key, is_former, Some(server));
                 }
@@ -295,7 +305,7 @@ impl World {
             true => Mischance::FormerEvicted,
             false => Mischance::OwnEvicted,
         };
-        if mischance.can_happen(LedKind::Ring, stage) {
+        if mischance.can_happen(LedKind::Ring, Moment::Stage(stage)) {
             self.note_mischance(mischance);
         }
     }
@@ -327,7 +337,7 @@ impl World {
     /// With a fault that does so: changes what a server of the pool's own answers.
     fn spoil_led(&self, server: usize, out: &mut Vec<u8>) {
         let is_former = self.led.as_ref().is_some_and(|led| led.is_former(server));
-        if is_former || !self.has_fault(Fault::MarksShown) {
+        if is_former && !self.is_in_racks() || !self.has_fault(Fault::MarksShown) {
             return;
         }
         let text = format!(" f{}", mark::FLAGS).into_bytes();
