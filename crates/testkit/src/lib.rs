@@ -9,6 +9,7 @@
 //! * [`Memcached`] is the reference: Debian's memcached on a free port.
 //! * [`Cluster`] is a coordinator with servers and proxies.
 //! * [`worker_ports`] answer as a server whose heartbeats a test writes by hand.
+//! * [`racks`] are memcacheds in several racks with a proxy in each; [`copies`] of items are switched on and off.
 //! * [`page`] compares docs/ with what the code makes of them.
 //! * [`seed`] is what random tests begin with.
 //! * [`Client`] is a small blocking text client that never hides a byte.
@@ -24,6 +25,7 @@
 pub mod binary;
 mod client;
 mod cluster;
+pub mod copies;
 pub mod evenkeel;
 pub mod http;
 mod memcached;

@@ -1,6 +1,6 @@
 //! A pool of memcacheds in several racks, with a directory beside it and a proxy in each rack.
 
-use crate::{Memcached, Process, evenkeel};
+use crate::{Memcached, Process, copies, evenkeel};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -8,8 +8,12 @@ use tempfile::TempDir;
 /// How a pool in racks finds its items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
+    /// The key alone says at which of the servers each is, and all of these are central.
+    Sdc,
     /// The key alone says where each is.
     Sds,
+    /// The key alone says where each is, and where its copy is; a coordinator has switched copies on.
+    Sdr,
     /// Notes in all racks say which one holds it.
     Snoop,
     /// A note in the pool `notes` says it.
@@ -17,13 +21,29 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// As lines of a pool.
+    /// Each.
+    pub const ALL: [Architecture; 5] = [
+        Architecture::Sdc,
+        Architecture::Sds,
+        Architecture::Sdr,
+        Architecture::Snoop,
+        Architecture::Dir,
+    ];
+
+    /// As lines of a pool; [`Architecture::Sdr`] needs `pool_coordinator` besides.
     pub fn lines(self) -> &'static str {
         match self {
+            Architecture::Sdc => "architecture = \"sdc\"\n",
             Architecture::Sds => "architecture = \"sds\"\n",
+            Architecture::Sdr => "architecture = \"sdr\"\n",
             Architecture::Snoop => "architecture = \"snoop\"\n",
             Architecture::Dir => "architecture = \"dir\"\ndirectory = \"notes\"\n",
         }
+    }
+
+    /// Whether one rack holds each item, the one that wrote it last.
+    pub fn moves_items(self) -> bool {
+        matches!(self, Architecture::Snoop | Architecture::Dir)
     }
 }
 
@@ -75,10 +95,15 @@ pub struct Racks {
     pub directory: Vec<Memcached>,
     /// One in each rack.
     pub proxies: Vec<Process>,
+    /// Of [`Architecture::Sdr`].
+    _coordinator: Option<Process>,
     /// Their file, which leaves to flags in which rack each is.
     pub config: PathBuf,
     _folder: TempDir,
 }
+
+/// The rack of servers that are central.
+const CENTRAL: &str = "core";
 
 /// The name of a rack.
 fn name(rack: usize) -> char {
@@ -99,7 +124,15 @@ impl Racks {
             |count: usize| -> Vec<_> { (0..count).map(|_| Memcached::spawn(&flags)).collect() };
         let servers = memcacheds(options.racks * options.servers);
         let directory = memcacheds(options.directories);
-        let rack_of = |at: usize| name(at / options.servers).to_string();
+        let rack_of = |at: usize| match options.architecture {
+            Architecture::Sdc => CENTRAL.to_owned(),
+            _ => name(at / options.servers).to_string(),
+        };
+        let coordinator =
+            (options.architecture == Architecture::Sdr).then(|| evenkeel::coordinator(&[]));
+        let led = coordinator.as_ref().map_or_else(String::new, |it| {
+            format!("pool_coordinator = \"http://{}\"\n", it.address())
+        });
         let names = (0..options.racks).map(|rack| format!("[topology.racks.{}]\n", name(rack)));
         let lines = &options.lines;
         let places = listed(&servers, rack_of);
@@ -114,12 +147,12 @@ impl Racks {
             format!("local_copies = \"on\"\nlocal_copies_ttl = \"{ttl}\"\n")
         });
         let text = format!(
-            "{}[topology.racks.core]\ncentral = true\n[proxy]\nthreads = {}\n\
-             {former}[pools.main]\n{places}allow_flush = true\n{lines}{change}{copies}{}[pools.notes]\n{}{lines}[[routes]]\npool = \"main\"\n",
+            "{}[topology.racks.{CENTRAL}]\ncentral = true\n[proxy]\nthreads = {}\n\
+             {former}[pools.main]\n{places}allow_flush = true\n{lines}{change}{copies}{led}{}[pools.notes]\n{}{lines}[[routes]]\npool = \"main\"\n",
             names.collect::<String>(),
             options.threads,
             options.architecture.lines(),
-            listed(&directory, |_| "core".to_owned()),
+            listed(&directory, |_| CENTRAL.to_owned()),
         );
         let folder = tempfile::tempdir().expect("a temporary folder");
         let config = folder.path().join("proxy.toml");
@@ -129,10 +162,15 @@ impl Racks {
             let rack = name(rack).to_string();
             evenkeel::proxy(&["--config", &path, "--name", &rack, "--rack", &rack])
         });
+        let proxies: Vec<_> = proxies.collect();
+        if let Some(coordinator) = &coordinator {
+            copies::switch(coordinator.address(), "on", proxies.len());
+        }
         Racks {
-            proxies: proxies.collect(),
+            proxies,
             servers,
             directory,
+            _coordinator: coordinator,
             config,
             _folder: folder,
         }

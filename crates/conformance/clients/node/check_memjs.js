@@ -33,7 +33,9 @@ run(async () => {
   same("it comes back whole", Buffer.compare(await get("mj:large"), large), 0);
   await failure("a value beyond the limit", client.set("mj:huge", Buffer.alloc((1 << 20) + 1), {}));
   same("the connection is in step afterwards", await text("mj:b"), "342");
-  same("a key of 250 bytes", await client.set("k".repeat(250), "x", {}), true);
+  // A pool with a directory takes shorter keys.
+  const keyMax = Number(process.env.KEY_MAX ?? 250);
+  same(`a key of ${keyMax} bytes`, await client.set("k".repeat(keyMax), "x", {}), true);
   same("a key with spaces", await client.set("mj: with\r\nspaces", "x", {}), true);
   same("it is found", await text("mj: with\r\nspaces"), "x");
 

@@ -91,7 +91,9 @@ same('a set without an answer', $client->get('php:quiet'), 'x');
 
 same('a value beyond the limit', $client->set('php:huge', str_repeat('x', (1 << 20) + 1)), false);
 same('the next command is answered', $client->get('php:b'), '234');
-same('a key of 250 bytes', $client->set(str_repeat('k', 250), 'x') && $client->get(str_repeat('k', 250)) === 'x', true);
+// A pool with a directory takes shorter keys.
+$longest = str_repeat('k', (int) (getenv('KEY_MAX') ?: 250));
+same('the longest key', $client->set($longest, 'x') && $client->get($longest) === 'x', true);
 $stats = array_values($client->getStats())[0];
 same('stats', $stats['pid'] > 0 && $stats['cmd_set'] > 0, true);
 same('version', count($client->getVersion()), 1);

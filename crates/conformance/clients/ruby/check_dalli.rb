@@ -84,8 +84,10 @@ same "many quiet deletes", many.call(keys), {}
 
 failure("a value beyond the limit", Dalli::ValueOverMaxSize) { client.set("rb:huge", Random.bytes(1 << 20), 0, raw: true) }
 same "the next command is answered", client.get("rb:fetch"), "made"
-same "a long key", client.set("k" * 400, "x").nil?, false
-same "it is found", client.get("k" * 400), "x"
+# The client makes 250 bytes of a longer key. A pool with a directory takes shorter ones.
+longest = "k" * ENV.fetch("KEY_MAX", 400).to_i
+same "a long key", client.set(longest, "x").nil?, false
+same "it is found", client.get(longest), "x"
 stats = client.stats.values.first
 same "stats", stats["pid"].to_i.positive? && stats["cmd_set"].to_i.positive?, true
 same "version", client.version.values.first.empty?, false

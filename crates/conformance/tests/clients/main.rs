@@ -9,7 +9,9 @@ mod sasl;
 mod tls;
 
 use std::net::SocketAddr;
+use std::thread;
 
+use evenkeel_testkit::racks::{Architecture, Racks, RacksOptions};
 use evenkeel_testkit::{Cluster, ClusterOptions, Memcached, evenkeel};
 
 use programs::{LONG, Program, SHORT, Way, check_python};
@@ -158,6 +160,17 @@ fn more_clients_work_through_a_proxy_in_front_of_memcached() {
     through_a_proxy_in_front_of_memcached(LONG);
 }
 
+#[test]
+fn clients_work_through_proxies_of_racks() {
+    through_proxies_of_racks(SHORT);
+}
+
+#[test]
+#[ignore = "needs what make conformance installs"]
+fn more_clients_work_through_proxies_of_racks() {
+    through_proxies_of_racks(LONG);
+}
+
 /// How many servers proxies are tried with.
 const BEHIND: [usize; 3] = [1, 3, 8];
 
@@ -182,6 +195,39 @@ fn through_a_proxy_in_front_of_memcached(programs: &[Program]) {
         let proxy = evenkeel::proxy(&[&flags, &evenkeel::PATIENT[..]].concat());
         check_all(programs, &[Way::Text, Way::Binary], proxy.address());
     }
+}
+
+/// What programs meet otherwise than from memcached, as docs/locality.md says: a lease on a miss (`mg` with `N`) is refused; uniques have more than
+/// the 32 bits that meta-memcache reads; with a directory keys are shorter.
+fn differs(architecture: Architecture) -> &'static [(&'static str, &'static str)] {
+    const OF_RACKS: [(&str, &str); 3] = [
+        ("LEASES", "refused"),
+        ("UNIQUES", "wide"),
+        ("KEY_MAX", "235"),
+    ];
+    match architecture {
+        Architecture::Sdc | Architecture::Sds | Architecture::Sdr => &[],
+        Architecture::Snoop => &OF_RACKS[..2],
+        Architecture::Dir => &OF_RACKS,
+    }
+}
+
+/// Each program asks in another rack than the one before it.
+fn through_proxies_of_racks(programs: &[Program]) {
+    thread::scope(|scope| {
+        for architecture in Architecture::ALL {
+            scope.spawn(move || {
+                let racks = Racks::start(&RacksOptions {
+                    architecture,
+                    ..RacksOptions::default()
+                });
+                let chosen = chosen(programs, &[Way::Text, Way::Binary]);
+                for (program, rack) in chosen.into_iter().zip((0..racks.proxies.len()).cycle()) {
+                    program.check_where(differs(architecture), racks.address(rack));
+                }
+            });
+        }
+    });
 }
 
 #[test]

@@ -204,6 +204,18 @@ impl Program {
         check((self.command)(address));
     }
 
+    /// Runs the program against a proxy that differs from memcached in what these environment variables say: a program that
+    /// would meet it checks the difference instead.
+    ///
+    /// # Panics
+    /// As [`Self::check`].
+    pub fn check_where(&self, differs: &[(&str, &str)], address: SocketAddr) {
+        println!("{} against {address}, {differs:?}", self.name);
+        let mut command = (self.command)(address);
+        command.envs(differs.iter().copied());
+        check(command);
+    }
+
     /// Runs the program against a server whose certificate is signed by `authority`, a PEM file.
     ///
     /// # Panics

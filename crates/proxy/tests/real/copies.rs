@@ -2,34 +2,15 @@
 
 use crate::patience::{LINES, PATIENCE};
 use crate::two_pools::list;
-use evenkeel_testkit::{Client, Memcached, Process, evenkeel, http, poll_until};
+use evenkeel_testkit::copies::switch;
+use evenkeel_testkit::{Client, Memcached, Process, evenkeel, poll_until};
 use evenkeel_types::random::SplitMix64;
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::thread;
 
 const PROXIES: usize = 2;
 
 const KEYS: usize = 12;
-
-/// Copies are switched `on` or `off`, and all proxies follow.
-pub fn switch(coordinator: SocketAddr, to: &str, proxies: usize) {
-    poll_until(PATIENCE, "copies to be switched", || {
-        let (_, view) = http::get(coordinator, "/api/v1/bundles").ok()?;
-        let view: serde_json::Value = serde_json::from_str(&view).ok()?;
-        let bundle = view["bundles"].as_array()?.first()?;
-        let of_proxies = bundle["change"]["proxies"].as_array()?;
-        let follow =
-            |proxy: &serde_json::Value| proxy["acknowledged"] == bundle["change"]["version"];
-        if bundle["switch"] == to && of_proxies.iter().all(follow) {
-            return Some(());
-        }
-        let order = format!("{{\"proxies\": {proxies}}}");
-        // It is refused while they are being switched, and before all proxies are there.
-        let _ = http::post_json(coordinator, &format!("/api/v1/bundles/main/{to}"), &order);
-        None
-    });
-}
 
 /// What a proxy has counted of the pool's copies.
 fn count(proxy: &Process, of: &str) -> u64 {

@@ -16,6 +16,7 @@ mod memcached_pool;
 mod metrics;
 mod name_service;
 mod observed;
+mod outcomes;
 mod patience;
 mod plain_hot_keys;
 mod profile;

@@ -1,7 +1,7 @@
 //! Items with copies in two of three racks, over real processes: what is read near, and what a write in another rack does to it.
 
-use crate::copies::switch;
 use crate::patience::{LINES, PATIENCE};
+use evenkeel_testkit::copies::switch;
 use evenkeel_testkit::{Client, Memcached, Process, evenkeel, poll_until};
 
 const RACKS: [&str; 3] = ["a", "b", "c"];

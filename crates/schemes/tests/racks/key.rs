@@ -100,7 +100,7 @@ pub fn rack_id(rack: usize) -> RackId {
 }
 
 /// Where a site's item lies among the places: the directory is behind the racks.
-fn place_of(site: Site, racks: usize) -> usize {
+pub fn place_of(site: Site, racks: usize) -> usize {
     match site {
         Site::Rack(rack) => rack.index(),
         Site::Directory => racks,
@@ -108,7 +108,7 @@ fn place_of(site: Site, racks: usize) -> usize {
     }
 }
 
-fn site_of(place: usize, racks: usize) -> Site {
+pub fn site_of(place: usize, racks: usize) -> Site {
     match place == racks {
         true => Site::Directory,
         false => Site::Rack(rack_id(place)),

@@ -10,6 +10,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod key;
+mod races;
 #[path = "../common/register.rs"]
 mod register;
 mod servers;

@@ -121,7 +121,8 @@ fn sdr(outcome: Outcome, filled: f64, distances: Distances, racks: Racks) -> f64
     match outcome {
         Outcome::GetHit => get(1.0 - filled),
         Outcome::GetMiss => get(1.0),
-        Outcome::Flush => other,
+        // Again behind the first time: a copy that is being filled is not there any more, either.
+        Outcome::Flush => 2.0 * other,
         Outcome::Other => own,
         _ => {
             let deletes = match racks.copies {
@@ -294,6 +295,16 @@ mod tests {
                 "{architecture} {ps}: {mean}"
             );
         }
+    }
+
+    #[test]
+    fn a_flush_of_sdr_goes_to_all_racks_twice() {
+        let racks = Racks {
+            racks: 5,
+            copies: 2,
+        };
+        let takes = sdr(Outcome::Flush, 1.0, DISTANCES, racks);
+        assert_eq!(takes, 2.0 * DISTANCES.other);
     }
 
     #[test]
