@@ -45,7 +45,9 @@ mod servers;
 mod state_file;
 mod state_place;
 mod store;
+mod stream;
 mod trial;
+mod web;
 
 pub use etcd::EtcdArgs;
 
