@@ -50,13 +50,12 @@ export interface HotKey {
   worker: number;
   key: string;
   state: string;
-  state_ms: number;
   rps: number;
   load_rps: number;
   /** Copies besides the home's own. */
   gamma: number;
   shadows: { server: number; worker: number }[];
-  since_unix_ms: number | null;
+  replicas_since_unix_s: number | null;
 }
 
 export interface Spread {
@@ -139,9 +138,7 @@ export interface Snapshot {
   servers: { epoch: number; servers: (Server & { id: number })[] };
   loads: { servers: ServerLoad[]; workers: Worker[]; quarantined: unknown[] };
   proxies: { epoch: number; proxies: Proxy[] };
-  balance: { max_over_mean: number; max_rps: number };
-  hot_keys: HotKey[];
-  hot_keys_left_out: number;
+  hot_keys: { keys: HotKey[]; keys_left_out: number };
   settings: { hot_keys: string };
   settings_events: SettingsEvent[];
   events: MapEvent[];

@@ -2,6 +2,7 @@
 
 import type { HotKey, Snapshot, Spread, Worker } from './api.ts';
 import { clock, count, counted, duration, percent, times } from './format.ts';
+import type { History } from './history.ts';
 
 export type Level = 'bad' | 'warn' | 'note' | 'good';
 
@@ -14,6 +15,10 @@ export interface Finding {
 const FULL = 0.9;
 /** So much above the mean is worth a word, if anything is asked at all. */
 const UNEVEN = 1.5;
+/** From so much above the mean on a worker counts as uneven when it is said since when. */
+const UNEVEN_SINCE = 1.2;
+/** Columns in a row in which it is not, and which do not end that: loads waver. */
+const PAUSE_COLUMNS = 5;
 /** Fewer requests a second than this in the whole cluster say nothing about balance. */
 const QUIET_RPS = 50;
 /** A cachelet that is so much of its worker's load is one key's, or a few keys'. */
@@ -25,9 +30,9 @@ const KEYS_NAMED = 2;
 
 const LEVELS: Level[] = ['bad', 'warn', 'note', 'good'];
 
-/** The worst first. Never empty. */
-export function findings(seen: Snapshot): Finding[] {
-  const found = [...members(seen), ...workers(seen), ...keys(seen), ...plans(seen), ...hits(seen)];
+/** The worst first, with since when as far as the history says. Never empty. */
+export function findings(seen: Snapshot, history: History | null): Finding[] {
+  const found = [...members(seen), ...workers(seen, history), ...keys(seen), ...plans(seen), ...hits(seen)];
   if (!found.some((it) => it.level === 'bad' || it.level === 'warn')) found.push(good(seen));
   return found.sort((a, b) => LEVELS.indexOf(a.level) - LEVELS.indexOf(b.level));
 }
@@ -38,6 +43,12 @@ export const nameOf = (worker: { server: string; worker: number }): string => `$
 
 export function maxOverMean(spread: Spread): number {
   return spread.load_mean > 0 ? spread.load_max / spread.load_mean : 1;
+}
+
+/** Load of the most loaded worker by the mean of all; 1 where there is none. */
+export function unevenness(all: Worker[]): number {
+  const mean = meanLoad(all);
+  return mean > 0 ? Math.max(...all.map(served)) / mean : 1;
 }
 
 /** Mean load of the workers that are told of. */
@@ -73,13 +84,13 @@ function members(seen: Snapshot): Finding[] {
   return found;
 }
 
-function workers(seen: Snapshot): Finding[] {
+function workers(seen: Snapshot, history: History | null): Finding[] {
   const all = seen.loads.workers;
   const mean = meanLoad(all);
   const busiest = [...all].sort((a, b) => b.busy - a.busy || served(b) - served(a))[0];
   const found: Finding[] = [];
   if (busiest && busiest.busy >= FULL) {
-    const text = `${nameOf(busiest)} is at ${percent(Math.min(busiest.busy, 1))} of its capacity${because(seen, busiest)}.`;
+    const text = `${nameOf(busiest)} is at ${percent(Math.min(busiest.busy, 1))} of its capacity${because(seen, busiest)}${lasting(history, busiest)}.`;
     found.push({ level: 'bad', text });
     const others = all.filter((it) => it !== busiest && it.busy >= FULL).length;
     if (others) found.push({ level: 'bad', text: `${counted(others, 'other worker')} of ${all.length} ${others === 1 ? 'is' : 'are'} as full.` });
@@ -87,7 +98,7 @@ function workers(seen: Snapshot): Finding[] {
   const loaded = [...all].sort((a, b) => served(b) - served(a))[0];
   const named = loaded === busiest && found.length > 0;
   if (loaded && !named && all.length > 1 && seen.totals.load >= QUIET_RPS && served(loaded) >= UNEVEN * mean) {
-    const text = `${nameOf(loaded)} serves ${times(served(loaded) / mean)} the mean${because(seen, loaded)}.`;
+    const text = `${nameOf(loaded)} serves ${times(served(loaded) / mean)} the mean${because(seen, loaded)}${lasting(history, loaded)}.`;
     found.push({ level: 'warn', text });
   }
   for (const server of seen.servers.servers) {
@@ -98,9 +109,26 @@ function workers(seen: Snapshot): Finding[] {
   return found;
 }
 
+/** Since when a worker has more than its share. */
+function lasting(history: History | null, worker: Worker): string {
+  const place = history?.workers.findIndex((it) => nameOf(it) === nameOf(worker)) ?? -1;
+  if (!history || history.of !== 'load' || place < 0) return '';
+  let since: number | null = null;
+  let pause = 0;
+  for (let i = history.columns.length - 1; i >= 0 && pause <= PAUSE_COLUMNS; i -= 1) {
+    const { workers, unix_s } = history.columns[i]!;
+    const told = workers.filter((it) => it !== null);
+    const mean = told.reduce((sum, it) => sum + it, 0) / told.length;
+    const isUneven = told.length > 1 && (workers[place] ?? 0) >= UNEVEN_SINCE * mean && mean > 0;
+    pause = isUneven ? 0 : pause + 1;
+    if (isUneven) since = unix_s;
+  }
+  return since === null ? '' : `; more than ${UNEVEN_SINCE} × the mean since ${clock(since)}`;
+}
+
 /** What makes a worker's load: a key with copies, or a cachelet in which there must be one. */
 function because(seen: Snapshot, worker: Worker): string {
-  const key = seen.hot_keys.find((it) => nameOf(it) === nameOf(worker));
+  const key = seen.hot_keys.keys.find((it) => nameOf(it) === nameOf(worker));
   const own = worker.load + worker.diverted_load;
   if (key && own > 0 && key.load_rps >= own / 10) {
     return `: one key, ${key.key}, is ${percent(Math.min(key.load_rps / own, 1))} of what it is asked for; ${copies(key)}`;
@@ -121,13 +149,13 @@ function because(seen: Snapshot, worker: Worker): string {
 
 /** 5 copies since 12:03:07. */
 export function copies(key: HotKey): string {
-  const since = key.since_unix_ms === null ? '' : ` since ${clock(key.since_unix_ms / 1000)}`;
+  const since = key.replicas_since_unix_s === null ? '' : ` since ${clock(key.replicas_since_unix_s)}`;
   return key.gamma ? `${counted(key.gamma, 'copy', 'copies')}${since}` : 'no copies';
 }
 
 function keys(seen: Snapshot): Finding[] {
   const total = seen.totals.load;
-  return seen.hot_keys.slice(0, KEYS_NAMED).map((key) => {
+  return seen.hot_keys.keys.slice(0, KEYS_NAMED).map((key) => {
     const part = total > 0 ? `, ${percent(Math.min(key.load_rps / total, 1))} of all` : '';
     const text = `Hot key ${key.key}: ${count(key.load_rps)} requests/s${part}; home ${nameOf(key)}, ${copies(key)}.`;
     return { level: 'note', text };
@@ -163,10 +191,8 @@ function hits(seen: Snapshot): Finding[] {
 
 function good(seen: Snapshot): Finding {
   const all = seen.loads.workers;
-  const mean = meanLoad(all);
   if (!all.length) return { level: 'note', text: 'No server has told of its load yet.' };
   if (seen.totals.load < QUIET_RPS) return { level: 'good', text: `Nothing is wrong; ${count(seen.totals.load)} requests/s are hardly a load.` };
-  const most = Math.max(...all.map(served)) / mean;
   const busy = Math.max(...all.map((it) => it.busy));
-  return { level: 'good', text: `Nothing is wrong: the busiest worker serves ${times(most)} the mean, and the fullest is at ${percent(busy)} of its capacity.` };
+  return { level: 'good', text: `Nothing is wrong: the busiest worker serves ${times(unevenness(all))} the mean, and the fullest is at ${percent(busy)} of its capacity.` };
 }

@@ -4,7 +4,7 @@ import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Heat, type HotKeyEvent, type MapEvent, type Measure, type Snapshot, TokenWanted, follow, get, keepToken } from './api.ts';
 import { Curves } from './curves.tsx';
-import { findings } from './findings.ts';
+import { findings, unevenness } from './findings.ts';
 import { bytes, clock, count, percent, times } from './format.ts';
 import { History, SPANS, type Span } from './history.ts';
 import { HeatMap } from './map.tsx';
@@ -96,7 +96,7 @@ function Page() {
       {wantsToken && <Token why={trouble} enter={() => setTries(tries + 1)} />}
       {seen ? (
         <main>
-          <Findings seen={seen} />
+          <Findings seen={seen} history={history} />
           <div class="centre">
             <HeatMap history={history} moment={moment} marks={told} of={of} span={span} choose={choose} />
             <Curves history={history} moment={moment} of={of} />
@@ -148,11 +148,11 @@ function figuresOf(seen: Snapshot): [string, string][] {
   const up = servers.servers.filter((it) => it.up).length;
   return [
     ['requests/s', count(totals.load)],
-    ['busiest by mean', times(seen.balance.max_over_mean)],
+    ['busiest by mean', times(unevenness(seen.loads.workers))],
     ['hit ratio', totals.reads_per_s > 0 ? percent(totals.hits_per_s / totals.reads_per_s) : '–'],
     ['writes/s', count(totals.writes_per_s)],
     ['values', `${bytes(totals.bytes_per_s)}/s`],
-    ['hot keys', count(seen.hot_keys.length + seen.hot_keys_left_out)],
+    ['hot keys', count(seen.hot_keys.keys.length + seen.hot_keys.keys_left_out)],
     ['items', count(totals.items)],
     ['memory', `${bytes(totals.memory_bytes)} of ${bytes(totals.memory_limit_bytes)}`],
     ['servers up', `${up} of ${servers.servers.length}`],
@@ -160,11 +160,11 @@ function figuresOf(seen: Snapshot): [string, string][] {
   ];
 }
 
-function Findings({ seen }: { seen: Snapshot }) {
+function Findings({ seen, history }: { seen: Snapshot; history: History | null }) {
   return (
     <section class="findings" aria-label="What is wrong">
       <ul>
-        {findings(seen).map((it) => (
+        {findings(seen, history).map((it) => (
           <li key={it.text} class={it.level}>
             {it.text}
           </li>

@@ -294,11 +294,10 @@ export class Picture {
     context.textAlign = 'center';
     for (const { x, marks } of buckets.values()) {
       const kind = IMPORTANCE.find((kind) => marks.some((mark) => mark.kind === kind))!;
+      // Of hot keys there are many: lines of all would hide the map.
       const isOfKey = kind === 'key';
       context.fillStyle = ink(isOfKey ? '--mark-key' : '--mark');
-      context.globalAlpha = isOfKey ? 0.35 : 0.8;
-      context.fillRect(x, box.strip - 2, 1, box.cachelets[0] + box.cachelets[1] - box.strip + 2);
-      context.globalAlpha = 1;
+      if (!isOfKey) context.fillRect(x, box.strip - 2, 1, box.cachelets[0] + box.cachelets[1] - box.strip + 2);
       context.fillText(SIGNS[kind].sign, x, box.strip / 2 - 1);
     }
   }

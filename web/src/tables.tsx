@@ -14,7 +14,8 @@ const SERVERS_SHOWN = 40;
 
 export function HotKeys({ seen }: { seen: Snapshot }) {
   const names = new Map(seen.servers.servers.map((it) => [it.id, it.name]));
-  const shown = seen.hot_keys.slice(0, KEYS_SHOWN);
+  const shown = seen.hot_keys.keys.slice(0, KEYS_SHOWN);
+  const more = seen.hot_keys.keys.length + seen.hot_keys.keys_left_out - shown.length;
   return (
     <section class="card" aria-labelledby="keys-title">
       <h2 id="keys-title">Hottest keys</h2>
@@ -45,7 +46,7 @@ export function HotKeys({ seen }: { seen: Snapshot }) {
                     <td class="number" title={copies.join(', ')}>
                       {key.gamma}
                     </td>
-                    <td>{key.since_unix_ms === null ? `${duration(key.state_ms)} ago` : clock(key.since_unix_ms / 1000)}</td>
+                    <td>{key.replicas_since_unix_s === null ? '–' : clock(key.replicas_since_unix_s)}</td>
                   </tr>
                 );
               })}
@@ -53,15 +54,13 @@ export function HotKeys({ seen }: { seen: Snapshot }) {
           </table>
         </div>
       )}
-      {seen.hot_keys.length + seen.hot_keys_left_out > shown.length && (
-        <p class="more">and {count(seen.hot_keys.length + seen.hot_keys_left_out - shown.length)} more</p>
-      )}
+      {more > 0 && <p class="more">and {count(more)} more</p>}
     </section>
   );
 }
 
 function noKeys(seen: Snapshot): string {
-  if (seen.settings.hot_keys === 'off') return 'Hot keys are neither looked for nor copied: hot_keys is off. evenkeel settings hot_keys=on changes it.';
+  if (seen.settings.hot_keys === 'off') return 'Hot keys are neither looked for nor copied: hot_keys is off. evenkeel settings set hot_keys=on changes it.';
   const busiest = Math.max(0, ...seen.loads.workers.map((it) => it.busy));
   return `No key stands out. Workers look for hot keys when they are busy (from 30 % on); the busiest is at ${percent(busiest)}.`;
 }
@@ -131,7 +130,8 @@ export function Servers({ seen }: { seen: Snapshot }) {
 /** All servers, or those that matter. */
 function busiest(seen: Snapshot) {
   const { servers } = seen.servers;
-  if (servers.length <= SERVERS_SHOWN) return servers;
+  const { compare } = new Intl.Collator('en', { numeric: true });
+  if (servers.length <= SERVERS_SHOWN) return [...servers].sort((a, b) => compare(a.name, b.name));
   const busy = new Map<string, number>();
   for (const worker of seen.loads.workers) busy.set(worker.server, Math.max(busy.get(worker.server) ?? 0, worker.busy));
   // Who is down comes first.

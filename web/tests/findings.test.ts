@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import type { HotKey, Plan, Snapshot, Worker } from '../src/api.ts';
 import { findings } from '../src/findings.ts';
 import { clock } from '../src/format.ts';
+import { History, SPANS } from '../src/history.ts';
 
 const SINCE = 1_800_000_000;
 
@@ -23,9 +24,7 @@ function snapshot(workers: Worker[]): Snapshot {
     servers: { epoch: 3, servers: names.map(server) },
     loads: { servers: names.map((server) => ({ server, unusable: null, memory_limit_bytes: 1, memory_bytes: 1 })), workers, quarantined: [] },
     proxies: { epoch: 3, proxies: [] },
-    balance: { max_over_mean: 1, max_rps: 1 },
-    hot_keys: [],
-    hot_keys_left_out: 0,
+    hot_keys: { keys: [], keys_left_out: 0 },
     settings: { hot_keys: 'on' },
     settings_events: [],
     events: [],
@@ -36,11 +35,11 @@ function snapshot(workers: Worker[]): Snapshot {
   };
 }
 
-function hotKey(load_rps: number, gamma: number, since_unix_ms: number | null): HotKey {
-  return { server: 's2', worker: 0, key: 'celebrity', state: 'hot', state_ms: 1, rps: load_rps, load_rps, gamma, shadows: [], since_unix_ms };
+function hotKey(load_rps: number, gamma: number, replicas_since_unix_s: number | null): HotKey {
+  return { server: 's2', worker: 0, key: 'celebrity', state: 'hot', rps: load_rps, load_rps, gamma, shadows: [], replicas_since_unix_s };
 }
 
-const texts = (seen: Snapshot) => findings(seen).map((it) => `${it.level}: ${it.text}`);
+const texts = (seen: Snapshot, history: History | null = null) => findings(seen, history).map((it) => `${it.level}: ${it.text}`);
 
 test('an even load is good news, with how even it is', () => {
   assert.deepEqual(texts(snapshot([worker('s1', 0, 1000, 0.5), worker('s2', 0, 1040, 0.52)])), [
@@ -51,7 +50,7 @@ test('an even load is good news, with how even it is', () => {
 test('a full worker is named with its key, the copies and since when', () => {
   const seen = snapshot([worker('s1', 0, 500, 0.3), worker('s2', 0, 1000, 0.97), worker('s3', 0, 500, 0.3)]);
   seen.loads.workers[1]!.diverted_load = 1000;
-  seen.hot_keys = [hotKey(920, 5, SINCE * 1000 + 700)];
+  seen.hot_keys.keys = [hotKey(920, 5, SINCE)];
   assert.deepEqual(texts(seen), [
     `bad: s2/0 is at 97 % of its capacity: one key, celebrity, is 46 % of what it is asked for; 5 copies since ${clock(SINCE)}.`,
     `note: Hot key celebrity: 920 requests/s, 46 % of all; home s2/0, 5 copies since ${clock(SINCE)}.`,
@@ -68,6 +67,15 @@ test('a worker with more than its share is named by its cachelet where no key is
   ]);
 });
 
+test('it is said since when a worker has more than its share, also where its load wavers', () => {
+  const seen = snapshot([worker('s1', 0, 100, 0.2), worker('s2', 0, 400, 0.4)]);
+  const workers = [{ server: 's1', worker: 0 }, { server: 's2', worker: 0 }];
+  const loads = [...Array(9).fill(100), 130, 900, 900, 100, 100, 900, 900];
+  const columns = loads.map((load, i) => ({ unix_s: SINCE + i, reads: 0, hits: 0, workers: [100, load], cachelets: [], owners: [] }));
+  const history = new History('load', SPANS[0]!, { of: 'load', interval_ms: 1000, workers, cachelets: 0, columns });
+  assert.deepEqual(texts(seen, history), [`warn: s2/0 serves 1.60 × the mean; more than 1.2 × the mean since ${clock(SINCE + 10)}.`]);
+});
+
 test('little load says nothing about balance', () => {
   assert.deepEqual(texts(snapshot([worker('s1', 0, 1, 0), worker('s2', 0, 20, 0)])), ['good: Nothing is wrong; 21 requests/s are hardly a load.']);
   assert.deepEqual(texts(snapshot([])), ['note: No server has told of its load yet.']);
@@ -77,7 +85,7 @@ test('who is down is said first, and whether somebody has what it had', () => {
   const seen = snapshot([worker('s1', 0, 1000, 0.5), worker('s2', 0, 1000, 0.5)]);
   Object.assign(seen.servers.servers[1]!, { up: false, silent_ms: 12_000, cachelets: 16 });
   seen.proxies.proxies = [{ name: 'p1', host: 'h', port: 1, up: false, epoch: 3, requests_per_second: [], silent_ms: 1 }];
-  seen.hot_keys = [hotKey(10, 0, null)];
+  seen.hot_keys.keys = [hotKey(10, 0, null)];
   assert.deepEqual(texts(seen), [
     'bad: s2 is down, silent for 12 s; 16 cachelets of its are not served.',
     'warn: Silent: 1 proxy (p1).',

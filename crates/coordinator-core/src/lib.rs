@@ -107,6 +107,6 @@ pub use migrating::{
 pub use placing::{DeadLife, Moving, Purpose, Slot};
 pub use quarantine::{QuarantinedView, ReleaseRefusal, ReleasedView, SavedDeath};
 pub use settings::{SettingsEvent, SettingsRefusal};
-pub use snapshot::{Snapshot, SnapshotKey, Totals};
+pub use snapshot::{Snapshot, Totals};
 pub use state::{RestoreError, SavedState, StateError};
 pub use view::{ProxiesView, ProxyView, ServerView, ServersView};

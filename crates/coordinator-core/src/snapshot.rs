@@ -3,13 +3,11 @@
 //! It is made of what the calls of the API tell, so that no figure is computed twice; what is too long to be told each second (cachelets,
 //! old events, the history) is left to them.
 
-use std::collections::BTreeMap;
-
 use evenkeel_hotkeys::settings::Settings;
-use evenkeel_types::{BootId, Now, UnixSeconds};
+use evenkeel_types::{Now, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
-use crate::cluster_hot_keys::{Balance, ClusterEventView, ClusterHotKeysView, ClusterKeyView};
+use crate::cluster_hot_keys::{ClusterEventView, ClusterHotKeysView};
 use crate::cluster_loads::{ClusterLoadsView, LoadOrder};
 use crate::core::CoordinatorCore;
 use crate::event::MapEvent;
@@ -33,12 +31,8 @@ pub struct Snapshot {
     pub loads: ClusterLoadsView,
     /// As `/api/v1/proxies`.
     pub proxies: ProxiesView,
-    /// Loads with the replicas that there are.
-    pub balance: Balance,
-    /// As the keys of `/api/v1/hotkeys`.
-    pub hot_keys: Vec<SnapshotKey>,
-    /// See [`ClusterHotKeysView::keys_left_out`].
-    pub hot_keys_left_out: u64,
+    /// As `/api/v1/hotkeys`.
+    pub hot_keys: ClusterHotKeysView,
     /// As `/api/v1/settings`.
     pub settings: Settings,
     /// The newest, oldest first.
@@ -76,35 +70,13 @@ pub struct Totals {
     pub memory_limit_bytes: u64,
 }
 
-/// A hot key.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SnapshotKey {
-    /// What its home tells of it.
-    #[serde(flatten)]
-    pub key: ClusterKeyView,
-    /// When it got replicas, in milliseconds since 1970; absent where that was not heard, or is too long ago to be kept.
-    pub since_unix_ms: Option<u64>,
-}
-
 impl CoordinatorCore {
     /// What there is to be seen at this moment. O(cachelets × log cachelets).
     pub fn snapshot(&self, now: Now) -> Snapshot {
         let mut loads = self.cluster_loads(now.monotonic, LoadOrder::Place, usize::MAX);
         let totals = Totals::of(&loads);
         loads.cachelets.clear();
-        let ClusterHotKeysView {
-            with_replicas,
-            keys,
-            keys_left_out,
-            ..
-        } = self.cluster_hot_keys();
         let mut hot_key_events = self.hot_key_events().events;
-        let since = promoted_at(&hot_key_events);
-        let hot_keys = keys.into_iter().map(|key| SnapshotKey {
-            since_unix_ms: since.get(&(&key.server, &key.key.key)).map(|it| it.1),
-            key,
-        });
-        let hot_keys = hot_keys.collect();
         let surplus = |len: usize| len.saturating_sub(SNAPSHOT_EVENTS_MAX);
         hot_key_events.drain(..surplus(hot_key_events.len()));
         let heat = Measure::ALL.map(|of| {
@@ -121,9 +93,7 @@ impl CoordinatorCore {
             servers: self.servers(now.monotonic),
             loads,
             proxies: self.proxies(now.monotonic),
-            balance: with_replicas,
-            hot_keys,
-            hot_keys_left_out: keys_left_out,
+            hot_keys: self.cluster_hot_keys(),
             settings: self.settings(),
             settings_events: self.settings_events().cloned().collect(),
             events: (self.events().skip(surplus(self.events().len())))
@@ -156,27 +126,4 @@ impl Totals {
         }
         totals
     }
-}
-
-/// By server and key: the life of the server, and when the key got replicas that it has not lost since.
-fn promoted_at(events: &[ClusterEventView]) -> BTreeMap<(&String, &String), (BootId, u64)> {
-    let mut since: BTreeMap<_, (BootId, u64)> = BTreeMap::new();
-    for ClusterEventView {
-        server,
-        boot,
-        event,
-    } in events
-    {
-        let key = (server, &event.key);
-        match &*event.deed {
-            "promoted" if since.get(&key).is_none_or(|known| known.0 != *boot) => {
-                since.insert(key, (*boot, event.unix_ms));
-            }
-            "retired" => {
-                since.remove(&key);
-            }
-            _ => {}
-        }
-    }
-    since
 }

@@ -13,9 +13,9 @@ use evenkeel_types::map::ServerEntry;
 use evenkeel_types::{Instant, Now};
 use tokio::sync::OwnedMutexGuard;
 
+use crate::audience::Audience;
 use crate::reach::Reach;
 use crate::store::StateStore;
-use crate::stream::Audience;
 use evenkeel_coordinator_core::{
     Cause, CoordinatorCore, Heartbeat, HeartbeatAnswer, MapEvent, Refusal,
 };

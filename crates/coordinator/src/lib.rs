@@ -19,6 +19,7 @@
 
 mod answer;
 mod args;
+mod audience;
 mod bundles;
 mod cachelets;
 mod changes;

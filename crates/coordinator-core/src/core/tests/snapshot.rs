@@ -3,18 +3,18 @@
 use super::plans::Cluster;
 use super::*;
 use crate::limits::{SETTINGS_EVENTS_MAX, SNAPSHOT_EVENTS_MAX};
-use evenkeel_control::hot_keys::{EventView, HotKeysNews, KeyView, LoadsView};
+use evenkeel_control::hot_keys::{EventView, HotKeysNews, LoadsView};
 use serde_json::json;
 
-fn event(number: u64, deed: &str, key: &str) -> EventView {
+fn event(number: u64) -> EventView {
     EventView {
         worker: 0,
         number,
         unix_ms: 1_000 * number,
         age_ms: 0,
-        deed: deed.into(),
-        cause: deed.into(),
-        key: key.into(),
+        deed: "promoted".into(),
+        cause: "promoted".into(),
+        key: "k".into(),
         gamma_before: 0,
         gamma: 1,
         key_rps: 1.0,
@@ -22,20 +22,6 @@ fn event(number: u64, deed: &str, key: &str) -> EventView {
         before: LoadsView::default(),
         expected_rps: 1.0,
         after: None,
-    }
-}
-
-fn key(name: &str, load_rps: f64) -> KeyView {
-    KeyView {
-        worker: 0,
-        key: name.into(),
-        state: "hot".into(),
-        state_ms: 1,
-        rps: load_rps,
-        load_rps,
-        gamma: 1,
-        shadows: vec![worker(0, 1)],
-        proposed: Vec::new(),
     }
 }
 
@@ -49,6 +35,7 @@ fn it_says_what_the_calls_say_without_what_is_long() {
     assert_eq!(snapshot.unix_s, now.unix);
     assert_eq!(snapshot.servers, core.servers(at));
     assert_eq!(snapshot.proxies, core.proxies(at));
+    assert_eq!(snapshot.hot_keys, core.cluster_hot_keys());
     assert_eq!(snapshot.settings, core.settings());
     assert_eq!(snapshot.drains, core.drains(at).drains);
     assert_eq!(snapshot.events, core.events().cloned().collect::<Vec<_>>());
@@ -73,42 +60,6 @@ fn it_says_what_the_calls_say_without_what_is_long() {
         assert_eq!(heat.columns.len(), 1);
     }
     assert_eq!(snapshot.heat.len(), Measure::ALL.len());
-}
-
-#[test]
-fn a_hot_key_is_told_with_the_moment_since_which_it_has_copies() {
-    let mut world = World::new(1);
-    let mut members = [server(1, 2)];
-    world.send_current(&mut members);
-    let mut tell = |keys: Vec<KeyView>, events: Vec<EventView>| {
-        members[0].hot_keys = Some(HotKeysNews {
-            keys,
-            events,
-            ..HotKeysNews::default()
-        });
-        world.send_current(&mut members);
-        let told = world.core.snapshot(world.now).hot_keys;
-        let told = told.into_iter();
-        told.map(|key| (key.key.key.key, key.since_unix_ms))
-            .collect::<Vec<_>>()
-    };
-    let keys = || vec![key("a", 9.0), key("b", 5.0), key("c", 1.0)];
-    let events = vec![
-        event(1, "promoted", "a"),
-        event(2, "promoted", "b"),
-        event(3, "widened", "a"),
-        event(4, "retired", "b"),
-    ];
-    let since = |a, b| {
-        vec![
-            ("a".to_owned(), a),
-            ("b".to_owned(), b),
-            ("c".to_owned(), None),
-        ]
-    };
-    assert_eq!(tell(keys(), events), since(Some(1_000), None));
-    let again = vec![event(5, "promoted", "b")];
-    assert_eq!(tell(keys(), again), since(Some(1_000), Some(5_000)));
 }
 
 #[test]
@@ -146,7 +97,7 @@ fn of_many_events_the_newest_are_told() {
     let mut world = World::new(1);
     let mut members = [server(1, 2)];
     world.send_current(&mut members);
-    let events = (1..=2 * SNAPSHOT_EVENTS_MAX as u64).map(|n| event(n, "promoted", "k"));
+    let events = (1..=2 * SNAPSHOT_EVENTS_MAX as u64).map(event);
     members[0].hot_keys = Some(HotKeysNews {
         events: events.collect(),
         ..HotKeysNews::default()
