@@ -89,7 +89,10 @@ export interface MapEvent {
 
 export interface HotKeyEvent {
   server: string;
+  /** The life of the server, in which it counts the worker's events. */
+  boot: number;
   worker: number;
+  number: number;
   unix_ms: number;
   deed: string;
   cause: string;

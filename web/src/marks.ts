@@ -7,6 +7,8 @@ import { maxOverMean } from './findings.ts';
 export type Kind = 'key' | 'move' | 'join' | 'death' | 'setting' | 'plan';
 
 export interface Mark {
+  /** The same event has the same name however often it is told; its time is told by age, which wavers. */
+  id: string;
   unix_s: number;
   kind: Kind;
   text: string;
@@ -37,9 +39,8 @@ export class Marks {
   add(marks: Mark[]): void {
     let isNew = false;
     for (const mark of marks) {
-      const name = `${mark.unix_s} ${mark.kind} ${mark.text}`;
-      if (this.known.has(name)) continue;
-      this.known.set(name, mark);
+      if (this.known.has(mark.id)) continue;
+      this.known.set(mark.id, mark);
       isNew = true;
     }
     if (!isNew) return;
@@ -82,27 +83,31 @@ export function ofMap(event: MapEvent): Mark[] {
   const known = CAUSES[event.cause];
   if (!known) return [];
   const [kind, say] = known;
-  return [{ unix_s: event.unix_s, kind, text: say(event.servers.join(', '), counted(event.cachelets, 'cachelet')) }];
+  const servers = event.servers.join(', ');
+  const id = `${event.epoch} ${event.cause} ${servers}`;
+  return [{ id, unix_s: event.unix_s, kind, text: say(servers, counted(event.cachelets, 'cachelet')) }];
 }
 
 export function ofKey(event: HotKeyEvent): Mark[] {
   const home = `${event.server}/${event.worker}`;
   const now = `${event.gamma_before} → ${counted(event.gamma, 'copy', 'copies')}`;
   const text = `${event.key} (home ${home}) ${event.deed.replace('_', ' ')}: ${now}, ${percent(event.key_share)} of its load`;
-  return [{ unix_s: Math.floor(event.unix_ms / 1000), kind: 'key', text }];
+  const id = `${home} ${event.boot} ${event.number}`;
+  return [{ id, unix_s: Math.floor(event.unix_ms / 1000), kind: 'key', text }];
 }
 
 function ofSetting(event: SettingsEvent): Mark {
   const say = (value: unknown) => (value === null || value === undefined ? 'default' : String(value));
-  return { unix_s: event.unix_s, kind: 'setting', text: `${event.name}: ${say(event.from)} → ${say(event.to)}` };
+  const text = `${event.name}: ${say(event.from)} → ${say(event.to)}`;
+  return { id: `${event.unix_s} ${text}`, unix_s: event.unix_s, kind: 'setting', text };
 }
 
 function ofPlan(plan: Plan): Mark[] {
   const marks: Mark[] = [];
   const effect = `${times(maxOverMean(plan.before))} → ${times(maxOverMean(plan.predicted))} the mean`;
-  marks.push({ unix_s: plan.proposed_unix_s, kind: 'plan', text: `plan ${plan.id} proposed: ${effect}, ${counted(plan.moves, 'move')}` });
+  marks.push({ id: `plan ${plan.id}`, unix_s: plan.proposed_unix_s, kind: 'plan', text: `plan ${plan.id} proposed: ${effect}, ${counted(plan.moves, 'move')}` });
   if (plan.ended_unix_s !== null) {
-    marks.push({ unix_s: plan.ended_unix_s, kind: 'plan', text: `plan ${plan.id} ${plan.state}: ${plan.moved} of ${counted(plan.moves, 'move')}` });
+    marks.push({ id: `plan ${plan.id} ${plan.state}`, unix_s: plan.ended_unix_s, kind: 'plan', text: `plan ${plan.id} ${plan.state}: ${plan.moved} of ${counted(plan.moves, 'move')}` });
   }
   return marks;
 }

@@ -256,7 +256,7 @@ export function Events({ marks }: { marks: readonly Mark[] }) {
       ) : (
         <ol>
           {shown.map((mark) => (
-            <li key={`${mark.unix_s} ${mark.kind} ${mark.text}`}>
+            <li key={mark.id}>
               <time dateTime={new Date(mark.unix_s * 1000).toISOString()}>{clock(mark.unix_s)}</time>
               <b title={SIGNS[mark.kind].what}>{SIGNS[mark.kind].sign}</b>
               <span>{mark.text}</span>

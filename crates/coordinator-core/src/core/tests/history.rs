@@ -217,6 +217,10 @@ fn each_measure_of_a_worker_is_the_sum_of_its_cachelets_but_load_counts_replicas
 
 #[test]
 fn both_rings_end_at_their_limits() {
+    // What the limits and docs/page.md say of bytes.
+    let cell = size_of::<Option<crate::history::Cell>>();
+    assert_eq!((cell, size_of::<crate::history::Row>()), (24, 24));
+    assert!(HISTORY_CELLS_MAX * cell <= 32 << 20);
     let mut history = History::default();
     let note = |history: &mut History, seconds: u64, cachelets: usize| {
         let now = Now {
