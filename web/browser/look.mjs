@@ -107,7 +107,10 @@ async function look(browser, url, key, folder) {
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     assert.ok(wide <= 0, `${view.name}: ${wide} pixels too wide`);
     if (view === VIEWS[0]) await detail(page, stream.heard, url, key);
-    if (folder) await page.screenshot({ path: `${folder}/${view.name}.png` });
+    if (folder) {
+      await page.evaluate(() => scrollTo(0, 0));
+      await page.screenshot({ path: `${folder}/${view.name}.png` });
+    }
     assert.deepEqual(wrong, [], view.name);
     await page.context().close();
   }

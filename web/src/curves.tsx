@@ -16,6 +16,8 @@ interface Curve {
 }
 
 const HEIGHT = 104;
+/** Less than this in a second says nothing about balance. */
+const QUIET = 50;
 
 function curves(of: Measure): Curve[] {
   const sum = (column: HeatColumn) => column.workers.reduce<number>((sum, it) => sum + (it ?? 0), 0);
@@ -30,7 +32,7 @@ function curves(of: Measure): Curve[] {
     },
     {
       name: 'Busiest worker by the mean',
-      of: (column) => (sum(column) > 0 ? (highest(column.workers) * told(column)) / sum(column) : null),
+      of: (column) => (sum(column) >= QUIET ? (highest(column.workers) * told(column)) / sum(column) : null),
       say: times,
       axis: (value) => value.toFixed(1),
       range: (most) => [1, Math.max(most, 2)],
