@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests compare with: memcached, libmemcached's tools, twemproxy, Redis, etcd, clients in Python and Go,
-# and a MediaWiki.
+# and a MediaWiki; and what makes the web page and looks at it: Node.js and Chromium.
 # With --all also the clients in JavaScript, Ruby, PHP and Java, which `make conformance` runs.
 . "$(dirname "$0")/lib.sh"
 
@@ -36,6 +36,29 @@ fi
 (cd "$CLIENTS/go" && GOFLAGS=-mod=readonly go mod download) \
   || fail "go could not fetch the modules of crates/conformance/clients/go"
 
+# newer_than MADE SOURCE... : what was made is there, and no source is newer.
+newer_than() {
+  local made=$1 source
+  shift
+  [ -e "$made" ] || return 1
+  for source in "$@"; do
+    [ -z "$(find "$source" -newer "$made" -print -quit)" ] || return 1
+  done
+}
+
+# package-lock.json pins what npm installs, by hash. The packages need none of their scripts.
+install_from_npm() {
+  newer_than "$1/node_modules/.package-lock.json" "$1/package-lock.json" && return
+  say "installing the packages of ${1#"$ROOT"/}"
+  (cd "$1" && npm ci --silent --ignore-scripts --no-audit --no-fund) >&2 \
+    || fail "npm could not install the packages of ${1#"$ROOT"/}"
+}
+
+need_program node nodejs npm
+need_program npm npm
+need_program chromium chromium
+install_from_npm "$ROOT/web"
+
 "$ROOT/scripts/mediawiki.sh" >/dev/null
 
 [ "${1:-}" = --all ] || exit 0
@@ -53,27 +76,10 @@ need_program ruby ruby
 need_package ruby-dalli
 need_program saslpasswd2 sasl2-bin
 need_package libsasl2-modules
-need_program node nodejs npm
-need_program npm npm
 need_program javac default-jdk-headless
 need_program mvn maven
 
-# newer_than MADE SOURCE... : what was made is there, and no source is newer.
-newer_than() {
-  local made=$1 source
-  shift
-  [ -e "$made" ] || return 1
-  for source in "$@"; do
-    [ -z "$(find "$source" -newer "$made" -print -quit)" ] || return 1
-  done
-}
-
-# package-lock.json pins what npm installs, by hash. The packages need none of their scripts.
-if ! newer_than "$CLIENTS/node/node_modules/.package-lock.json" "$CLIENTS/node/package-lock.json"; then
-  say "installing the JavaScript clients"
-  (cd "$CLIENTS/node" && npm ci --silent --ignore-scripts --no-audit --no-fund) >&2 \
-    || fail "npm could not install the packages of crates/conformance/clients/node"
-fi
+install_from_npm "$CLIENTS/node"
 
 java_made=$CLIENTS/java/target/made
 if ! newer_than "$java_made" "$CLIENTS/java/pom.xml" "$CLIENTS/java/src"; then

@@ -2,6 +2,7 @@
 //! behind.
 
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,17 +35,26 @@ struct Part {
 
 impl Up {
     fn start(arguments: &[&str]) -> Up {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        Up::start_with_programs(arguments, path.as_ref())
+    }
+
+    /// Where these folders have the programs that it may start.
+    fn start_with_programs(arguments: &[&str], path: &Path) -> Up {
         let files = tempfile::tempdir().expect("a temporary folder");
         let process = Process::command("evenkeel up", PROGRAM)
             .arg("up")
             .args(arguments)
             .env("TMPDIR", files.path())
+            .env("PATH", path)
             .ready_prefix("evenkeel up listening on ")
             .spawn();
-        let mut parts = Vec::new();
+        let mut parts: Vec<Part> = Vec::new();
         loop {
             let line = process.next_line(LINE_DEADLINE).expect("the last line");
             if line.starts_with("Point any memcached client at ") {
+                let page = format!(" at http://{}/. ", parts[0].address);
+                assert!(line.contains(&page), "{line}");
                 break;
             }
             let mut words = line.split(' ');
@@ -149,6 +159,33 @@ fn a_cluster_serves_and_stops_without_a_trace() {
         assert!(children.into_iter().all(is_gone));
         assert_eq!(files_in(up.files.path()), Vec::<PathBuf>::new());
     }
+}
+
+#[test]
+fn its_page_is_opened_where_something_can_open_it() {
+    let small = ["--open", "--servers", "1", "--threads", "1", "-m", "8"];
+    let programs = tempfile::tempdir().expect("a temporary folder");
+    let up = Up::start_with_programs(&small, programs.path());
+    let page = format!("http://{}/", up.coordinator.address);
+    let told = up.process.await_stderr("yourself");
+    assert!(
+        told.contains("no xdg-open") && told.contains(&page),
+        "{told}"
+    );
+    drop(up);
+
+    let (opener, opened) = (
+        programs.path().join("xdg-open"),
+        programs.path().join("opened"),
+    );
+    let script = format!("#!/bin/sh\nprintf %s \"$1\" > {}\n", opened.display());
+    std::fs::write(&opener, script).expect("the folder is there");
+    std::fs::set_permissions(&opener, PermissionsExt::from_mode(0o755)).expect("it is there");
+    let up = Up::start_with_programs(&small, programs.path());
+    let page = format!("http://{}/", up.coordinator.address);
+    poll_until(LINE_DEADLINE, "the page to be opened", || {
+        (std::fs::read_to_string(&opened).ok()? == page).then_some(())
+    });
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //!
 //! | standing | calls | shown by |
 //! |---|---|---|
-//! | anybody | `/healthz`, `/readyz`, `/metrics` | nothing: probes and scrapers have no secrets, and learn none |
+//! | anybody | `/healthz`, `/readyz`, `/metrics`, the files of the web page | nothing: probes and scrapers have no secrets, and learn none; the page asks for a token before it shows anything |
 //! | member | heartbeats, the map, counts of hot keys | a member's token |
 //! | operator | everything | an operator's token |
 //!
@@ -65,6 +65,7 @@ impl Standing {
     pub fn needed(method: &str, path: &str) -> Standing {
         match (method, path) {
             ("GET" | "HEAD", "/healthz" | "/readyz" | "/metrics") => Standing::Anybody,
+            ("GET" | "HEAD", "/" | "/page.js" | "/page.css" | "/icon.svg") => Standing::Anybody,
             ("POST", "/api/v1/heartbeat") | ("GET" | "POST", "/api/v1/map") => Standing::Member,
             _ => Standing::Operator,
         }
@@ -406,7 +407,11 @@ mod tests {
             ("GET", "/api/v1/servers", Standing::Operator),
             ("POST", "/api/v1/drain", Standing::Operator),
             ("DELETE", "/api/v1/servers/s1", Standing::Operator),
-            ("GET", "/", Standing::Operator),
+            ("GET", "/", Standing::Anybody),
+            ("HEAD", "/page.js", Standing::Anybody),
+            ("GET", "/page.js/", Standing::Operator),
+            ("POST", "/", Standing::Operator),
+            ("GET", "/api/v1/stream", Standing::Operator),
             ("", "", Standing::Operator),
         ] {
             assert_eq!(Standing::needed(method, path), needed, "{method} {path}");

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use evenkeel_hotkeys::config::Mode;
 use evenkeel_hotkeys::gain::{Spread, max_over_mean, spread_loads};
-use evenkeel_types::{BootId, ServerId, WorkerRef};
+use evenkeel_types::{BootId, ServerId, UnixSeconds, WorkerRef};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{HOT_EVENTS_MAX, HOT_KEY_TEXT_LEN_MAX};
@@ -43,6 +43,9 @@ pub struct Balance {
 pub struct ClusterKeyView {
     /// The server's name.
     pub server: String,
+    /// When the coordinator first heard that it has the replicas that it has not lost since, in seconds since 1970; absent where it has none.
+    #[serde(default)]
+    pub replicas_since_unix_s: Option<UnixSeconds>,
     /// The key.
     #[serde(flatten)]
     pub key: KeyView,
@@ -76,6 +79,8 @@ pub struct ClusterEventView {
 pub(crate) struct ClusterHotKeys {
     /// The newest of each server.
     news: BTreeMap<ServerId, HotKeysNews>,
+    /// Of each server's keys with replicas: since when these were heard of, in this life of the server.
+    since: BTreeMap<ServerId, (BootId, BTreeMap<String, UnixSeconds>)>,
     events: VecDeque<ClusterEventView>,
     /// For each worker, the life of its server that was last heard of, and the highest number of
     /// that life's events.
@@ -100,12 +105,14 @@ impl ClusterHotKeys {
     /// Takes in what a server with so many workers tells; nothing when it has no hot keys.
     pub(crate) fn hear(
         &mut self,
+        now: UnixSeconds,
         (id, name, boot): (ServerId, &str, BootId),
         workers: usize,
         news: Option<&HotKeysNews>,
     ) {
         let Some(news) = news else {
             self.news.remove(&id);
+            self.since.remove(&id);
             return;
         };
         let mut news = news.clone();
@@ -120,6 +127,14 @@ impl ClusterHotKeys {
             self.hear_event(id, name, boot, event);
         }
         self.counts.unusable += (before - sensible) as u64;
+        let former = self.since.remove(&id).filter(|(life, _)| *life == boot);
+        let (_, mut former) = former.unwrap_or_default();
+        let replicated = news.keys.iter().filter(|key| key.gamma > 0);
+        let since = replicated.map(|key| {
+            let known = former.remove_entry(&key.key);
+            known.unwrap_or_else(|| (key.key.clone(), now))
+        });
+        self.since.insert(id, (boot, since.collect()));
         self.news.insert(id, news);
     }
 
@@ -173,6 +188,7 @@ impl ClusterHotKeys {
             let Some(news) = self.news.get(&server.entry.id) else {
                 continue;
             };
+            let since = self.since.get(&server.entry.id);
             keys_left_out = news.keys_left_out.saturating_add(keys_left_out);
             for key in &news.keys {
                 let (home, rate) = (worker(key.worker), key.load_rps);
@@ -185,6 +201,9 @@ impl ClusterHotKeys {
                 proposed.push(of(&key.proposed));
                 keys.push(ClusterKeyView {
                     server: server.entry.name.clone(),
+                    replicas_since_unix_s: since
+                        .and_then(|(_, since)| since.get(&key.key))
+                        .copied(),
                     key: key.clone(),
                 });
             }
@@ -285,19 +304,19 @@ mod tests {
     #[test]
     fn an_event_that_is_told_again_is_one_event_and_takes_its_effect() {
         let mut board = ClusterHotKeys::default();
-        board.hear(S1, 1, Some(&news(vec![event(1, None)])));
-        board.hear(S1, 1, Some(&news(vec![event(1, None), event(2, None)])));
-        board.hear(S1, 1, Some(&news(vec![event(1, Some(4.0))])));
+        board.hear(0, S1, 1, Some(&news(vec![event(1, None)])));
+        board.hear(0, S1, 1, Some(&news(vec![event(1, None), event(2, None)])));
+        board.hear(0, S1, 1, Some(&news(vec![event(1, Some(4.0))])));
         assert_eq!(numbers(&board), [(1, Some(4.0)), (2, None)]);
         assert_eq!((board.counts.heard, board.counts.missed), (2, 0));
         // Numbers that were skipped were missed; another life counts from one again.
-        board.hear(S1, 1, Some(&news(vec![event(6, None)])));
+        board.hear(0, S1, 1, Some(&news(vec![event(6, None)])));
         assert_eq!(board.counts.missed, 3);
         let again = (S1.0, S1.1, BootId(8));
-        board.hear(again, 1, Some(&news(vec![event(1, None)])));
+        board.hear(0, again, 1, Some(&news(vec![event(1, None)])));
         assert_eq!((board.counts.heard, board.counts.missed), (4, 3));
         for number in 2..2 + HOT_EVENTS_MAX as u64 {
-            board.hear(again, 1, Some(&news(vec![event(number, None)])));
+            board.hear(0, again, 1, Some(&news(vec![event(number, None)])));
         }
         assert_eq!(board.events.len(), HOT_EVENTS_MAX);
         assert_eq!(board.counts.overwritten, 4);
@@ -308,9 +327,50 @@ mod tests {
         let mut board = ClusterHotKeys::default();
         for boot in [7, 8] {
             let life = (S1.0, S1.1, BootId(boot));
-            board.hear(life, 1, Some(&news(vec![event(u64::MAX, None)])));
+            board.hear(0, life, 1, Some(&news(vec![event(u64::MAX, None)])));
         }
         assert_eq!(board.counts.missed, u64::MAX);
+    }
+
+    #[test]
+    fn it_is_told_since_when_a_key_has_replicas() {
+        let key = |name: &str, gamma| KeyView {
+            worker: 0,
+            key: name.into(),
+            state: "hot".into(),
+            state_ms: 1,
+            rps: 1.0,
+            load_rps: 1.0,
+            gamma,
+            shadows: Vec::new(),
+            proposed: Vec::new(),
+        };
+        let mut board = ClusterHotKeys::default();
+        let mut hear = |now, boot, keys: &[(&str, u8)]| {
+            let keys = keys.iter().map(|(name, gamma)| key(name, *gamma));
+            let news = HotKeysNews {
+                keys: keys.collect(),
+                ..HotKeysNews::default()
+            };
+            board.hear(now, (S1.0, S1.1, BootId(boot)), 1, Some(&news));
+            let (_, since) = &board.since[&S1.0];
+            since.iter().map(|(key, at)| (key.clone(), *at)).collect()
+        };
+        let pairs = |pairs: &[(&str, u32)]| -> Vec<(String, u32)> {
+            let pairs = pairs.iter();
+            pairs.map(|(key, at)| ((*key).to_owned(), *at)).collect()
+        };
+        let first: Vec<_> = hear(10, 1, &[("a", 1), ("b", 0)]);
+        assert_eq!(first, pairs(&[("a", 10)]));
+        let more: Vec<_> = hear(11, 1, &[("a", 3), ("b", 1)]);
+        assert_eq!(more, pairs(&[("a", 10), ("b", 11)]));
+        // Who has lost its replicas begins anew, and so does the server's next life.
+        let fewer: Vec<_> = hear(12, 1, &[("a", 0), ("b", 1)]);
+        assert_eq!(fewer, pairs(&[("b", 11)]));
+        let again: Vec<_> = hear(13, 1, &[("a", 1), ("b", 1)]);
+        assert_eq!(again, pairs(&[("a", 13), ("b", 11)]));
+        let reborn: Vec<_> = hear(14, 2, &[("a", 1)]);
+        assert_eq!(reborn, pairs(&[("a", 14)]));
     }
 
     #[test]
@@ -325,10 +385,10 @@ mod tests {
             ..event(1, None)
         };
         let told = vec![long, elsewhere, event(0, None), event(1, None)];
-        board.hear(S1, 1, Some(&news(told)));
+        board.hear(0, S1, 1, Some(&news(told)));
         assert_eq!((board.counts.unusable, board.events.len()), (3, 1));
         assert_eq!(board.news.len(), 1);
-        board.hear(S1, 1, None);
+        board.hear(0, S1, 1, None);
         assert_eq!(board.news.len(), 0);
     }
 }

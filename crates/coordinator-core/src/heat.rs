@@ -1,19 +1,60 @@
-//! How the loads of workers and cachelets went in the last minutes, a column a second: what a heat map is drawn from. Kept in
-//! memory and never saved; a coordinator that was just started begins anew.
+//! What a heat map is drawn from: the [history](crate::history) of one measure, as it is told.
 
-use std::collections::VecDeque;
-
-use evenkeel_types::{CacheletId, Instant, ServerId, WorkerRef};
+use evenkeel_types::{Instant, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
-use crate::cluster_loads::ServerLoad;
 use crate::duration::millis;
-use crate::limits::{HEAT_CELLS_MAX, HEAT_COLUMNS_MAX, HEAT_INTERVAL};
-use crate::members::Members;
+use crate::history::{Column, History, Rates};
+use crate::limits::{HEAT_CELLS_TOLD_MAX, HISTORY_MINUTE, HISTORY_SECOND};
 
-/// The last minutes, column by column. Loads are whole small requests a second.
+/// What a heat map shows.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Measure {
+    /// Small requests a second.
+    #[default]
+    Load,
+    /// Reads a second.
+    Reads,
+    /// Writes a second.
+    Writes,
+    /// Bytes of values read and written a second.
+    Bytes,
+}
+
+impl Measure {
+    /// All of them, in the order in which they are kept.
+    pub const ALL: [Measure; 4] = [
+        Measure::Load,
+        Measure::Reads,
+        Measure::Writes,
+        Measure::Bytes,
+    ];
+
+    fn of(self, rates: &Rates) -> f32 {
+        rates[self as usize]
+    }
+}
+
+/// How far apart columns are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Step {
+    /// A second, for an hour.
+    #[default]
+    Second,
+    /// A minute, for a day.
+    Minute,
+}
+
+/// The last columns. All numbers are whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeatView {
+    /// What the numbers are.
+    #[serde(default)]
+    pub of: Measure,
     /// Milliseconds between two columns.
     pub interval_ms: u64,
     /// The workers that had a load in any of the columns, by server and number.
@@ -33,116 +74,111 @@ pub struct HeatWorker {
     pub worker: u16,
 }
 
-/// A moment.
+/// A moment, or the mean of a minute that ended then.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeatColumn {
     /// Milliseconds since then.
     pub age_ms: u64,
-    /// What each of [`HeatView::workers`] served, replicas of others' hot keys included; absent where it was not told.
+    /// When that was, in seconds since 1970.
+    #[serde(default)]
+    pub unix_s: UnixSeconds,
+    /// Reads a second of all cachelets.
+    #[serde(default)]
+    pub reads: u64,
+    /// Those of them that found an item.
+    #[serde(default)]
+    pub hits: u64,
+    /// Each of [`HeatView::workers`]; absent where it was not told. Its load includes replicas of others' hot keys; of other measures it is
+    /// the sum of its cachelets.
     pub workers: Vec<Option<u64>>,
-    /// The load of each cachelet; absent where it was not told.
+    /// Each cachelet; absent where it was not told.
     pub cachelets: Vec<Option<u64>>,
     /// Where each cachelet was: an index of [`HeatView::workers`].
     pub owners: Vec<Option<u16>>,
 }
 
-/// What was told at a moment. Four bytes are enough for loads that are drawn.
-#[derive(Debug)]
-struct Column {
-    at: Instant,
-    workers: Vec<(WorkerRef, f32)>,
-    /// By number: the load, and the index of its worker.
-    cachelets: Vec<Option<(f32, u16)>>,
+/// Which part of the history is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WantedHeat {
+    /// Of what.
+    pub of: Measure,
+    /// How far apart.
+    pub step: Step,
+    /// The newest columns, at most so many; fewer where more would be too long an answer.
+    pub columns: usize,
 }
 
-/// The columns.
-#[derive(Debug, Default)]
-pub(crate) struct Heat {
-    columns: VecDeque<Column>,
-}
-
-impl Heat {
-    /// Whether it is time for a column.
-    pub(crate) fn is_due(&self, now: Instant) -> bool {
-        let last = self.columns.back();
-        last.is_none_or(|last| now.since(last.at) >= HEAT_INTERVAL)
-    }
-
-    /// Notes the loads of a cluster of so many cachelets. O(cachelets).
-    pub(crate) fn note(&mut self, now: Instant, cachelets: usize, loads: &[ServerLoad]) {
-        let mut column = Column {
-            at: now,
-            workers: Vec::new(),
-            cachelets: vec![None; cachelets],
+impl HeatView {
+    /// O(columns × (workers × log workers + cachelets)).
+    pub(crate) fn of(history: &History, now: Instant, wanted: WantedHeat) -> HeatView {
+        let (ring, interval) = match wanted.step {
+            Step::Second => (&history.seconds, HISTORY_SECOND),
+            Step::Minute => (&history.minutes, HISTORY_MINUTE),
         };
-        for server in loads {
-            for (load, _) in &server.workers {
-                // `WORKERS_TOTAL_MAX` of them have numbers of sixteen bits.
-                let index = column.workers.len() as u16;
-                let place = WorkerRef {
-                    server: server.server,
-                    worker: load.worker,
-                };
-                let served = load.load + load.replica_load;
-                column.workers.push((place, served as f32));
-                for cachelet in &load.cachelets {
-                    let CacheletId(number) = cachelet.cachelet;
-                    if let Some(cell) = column.cachelets.get_mut(usize::from(number)) {
-                        *cell = Some((cachelet.load as f32, index));
-                    }
-                }
-            }
-        }
-        let cells = cachelets + column.workers.len();
-        self.columns.push_back(column);
-        let kept = (HEAT_CELLS_MAX / cells.max(1)).min(HEAT_COLUMNS_MAX);
-        let surplus = self.columns.len().saturating_sub(kept);
-        self.columns.drain(..surplus);
-    }
-
-    /// The newest columns, at most so many. O(columns × (workers × log workers + cachelets)).
-    pub(crate) fn view(&self, now: Instant, most: usize, members: &Members) -> HeatView {
-        let skipped = self.columns.len().saturating_sub(most);
-        let columns = || self.columns.iter().skip(skipped);
-        let name = |server: ServerId| members.server(server).entry.name.as_str();
-        let mut workers: Vec<_> = columns()
-            .flat_map(|column| &column.workers)
-            .map(|(place, _)| (name(place.server), place.worker))
-            .collect();
-        workers.sort_unstable();
-        workers.dedup();
-        let row = |place: WorkerRef| workers.binary_search(&(name(place.server), place.worker));
-        let view = columns().map(|column| {
-            let rows: Vec<_> = (column.workers.iter())
-                .map(|(place, _)| row(*place).expect("it is among those of all columns"))
-                .collect();
-            let mut served = vec![None; workers.len()];
-            for (row, (_, load)) in rows.iter().zip(&column.workers) {
-                served[*row] = Some(*load as u64);
-            }
-            let cells = column.cachelets.iter();
-            HeatColumn {
-                age_ms: millis(now.since(column.at)),
-                workers: served,
-                cachelets: cells
-                    .clone()
-                    .map(|c| c.map(|(load, _)| load as u64))
-                    .collect(),
-                owners: cells
-                    .map(|c| c.map(|(_, index)| rows[usize::from(index)] as u16))
-                    .collect(),
-            }
+        let kept = ring.columns();
+        let mut cells = 0;
+        let told = kept.iter().rev().take(wanted.columns).take_while(|column| {
+            cells += column.cachelets.len() + column.workers.len();
+            cells <= HEAT_CELLS_TOLD_MAX
         });
-        let columns: Vec<_> = view.collect();
-        let named = workers.iter().map(|&(server, worker)| HeatWorker {
+        let skipped = kept.len() - told.count();
+        let columns = || kept.iter().skip(skipped);
+        let mut rows: Vec<(&str, u16)> = columns()
+            .flat_map(|column| &column.workers)
+            .map(|row| (&*row.server, row.worker))
+            .collect();
+        rows.sort_unstable();
+        rows.dedup();
+        let view = |column| column_view(column, &rows, now, wanted.of);
+        let named = rows.iter().map(|&(server, worker)| HeatWorker {
             server: server.to_owned(),
             worker,
         });
         HeatView {
-            interval_ms: millis(HEAT_INTERVAL),
+            of: wanted.of,
+            interval_ms: millis(interval),
             workers: named.collect(),
-            cachelets: columns.iter().map(|c| c.cachelets.len()).max().unwrap_or(0),
-            columns,
+            cachelets: columns().map(|c| c.cachelets.len()).max().unwrap_or(0),
+            columns: columns().map(view).collect(),
         }
+    }
+}
+
+/// A column with its workers in these rows, sorted.
+fn column_view(column: &Column, rows: &[(&str, u16)], now: Instant, of: Measure) -> HeatColumn {
+    let row = |server: &str, worker| rows.binary_search(&(server, worker));
+    let places: Vec<usize> = (column.workers.iter())
+        .map(|it| row(&it.server, it.worker).expect("it is among those of all columns"))
+        .collect();
+    let mut workers: Vec<Option<f32>> = vec![None; rows.len()];
+    for (place, row) in places.iter().zip(&column.workers) {
+        let known = match of {
+            Measure::Load => row.served,
+            Measure::Reads | Measure::Writes | Measure::Bytes => 0.0,
+        };
+        workers[*place] = Some(known);
+    }
+    let told = column.cachelets.iter().flatten();
+    if of != Measure::Load {
+        for cell in told.clone() {
+            let sum = &mut workers[places[usize::from(cell.worker)]];
+            *sum = sum.map(|sum| sum + of.of(&cell.rates));
+        }
+    }
+    let whole = |rate: f32| rate as u64;
+    let reads = told.map(|cell| Measure::Reads.of(&cell.rates));
+    let cells = || column.cachelets.iter();
+    HeatColumn {
+        age_ms: millis(now.since(column.at)),
+        unix_s: column.unix_s,
+        reads: whole(reads.sum()),
+        hits: whole(column.hits),
+        workers: workers.into_iter().map(|told| told.map(whole)).collect(),
+        cachelets: cells()
+            .map(|cell| cell.map(|cell| whole(of.of(&cell.rates))))
+            .collect(),
+        owners: cells()
+            .map(|cell| cell.map(|cell| places[usize::from(cell.worker)] as u16))
+            .collect(),
     }
 }

@@ -49,6 +49,7 @@ mod duration;
 pub mod election;
 mod event;
 mod heat;
+mod history;
 pub mod limits;
 mod load;
 mod map_draft;
@@ -59,6 +60,7 @@ pub mod plans;
 mod quarantine;
 pub mod scale;
 mod settings;
+mod snapshot;
 mod state;
 mod takeover;
 mod view;
@@ -93,7 +95,7 @@ pub use evenkeel_schemes::stage::{Stage, Step};
 pub use evenkeel_types::promise::Consistency;
 pub use evenkeel_types::promise::Promise;
 pub use event::{Cause, EventsBody, MapEvent};
-pub use heat::{HeatColumn, HeatView, HeatWorker};
+pub use heat::{HeatColumn, HeatView, HeatWorker, Measure, Step as HeatStep, WantedHeat};
 pub use members::{
     DrainRefusal, DrainRequest, DrainView, DrainsView, Electorate, RemoveRefusal, RemovedView,
     SavedServer, WorkerName,
@@ -104,6 +106,7 @@ pub use migrating::{
 };
 pub use placing::{DeadLife, Moving, Purpose, Slot};
 pub use quarantine::{QuarantinedView, ReleaseRefusal, ReleasedView, SavedDeath};
-pub use settings::SettingsRefusal;
+pub use settings::{SettingsEvent, SettingsRefusal};
+pub use snapshot::{Snapshot, Totals};
 pub use state::{RestoreError, SavedState, StateError};
 pub use view::{ProxiesView, ProxyView, ServerView, ServersView};

@@ -128,15 +128,34 @@ pub const PLAN_LOOK: Duration = Duration::from_secs(1);
 /// Loads that are older count as unknown.
 pub const LOADS_AGE_MAX: Duration = Duration::from_secs(3);
 
-/// Time between two columns of the heat map: loads are averaged over a second and a half, so that more would show nothing new.
-pub const HEAT_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two columns of the history by seconds: loads are averaged over a second and a half, so that more would show nothing new.
+pub const HISTORY_SECOND: Duration = Duration::from_secs(1);
 
-/// Columns of the heat map that are kept, and told at most: five minutes.
-pub const HEAT_COLUMNS_MAX: usize = 300;
+/// Columns by seconds that are kept at most: an hour.
+pub const HISTORY_SECONDS: usize = 3600;
 
-/// Loads of cachelets and workers that are kept in all columns, so that they take 6 MB and an answer stays under [`ANSWER_LEN_MAX`]: with more than
-/// 1,747 of both the map goes less far back.
-pub const HEAT_CELLS_MAX: usize = 1 << 19;
+/// Time between two columns of the history by minutes.
+pub const HISTORY_MINUTE: Duration = Duration::from_secs(60);
+
+/// Columns by minutes that are kept at most: a day.
+pub const HISTORY_MINUTES: usize = 1440;
+
+/// Cachelets and workers in all columns by seconds together, and again in those by minutes. Each takes 24 bytes, so that the history takes
+/// 64 MB at most: with more than 388 of both the seconds go back for less than an hour, with more than 970 the minutes for less than a day.
+pub const HISTORY_CELLS_MAX: usize = (32 << 20) / 24;
+
+/// Cachelets and workers in all columns of one answer, so that it stays under [`ANSWER_LEN_MAX`].
+pub const HEAT_CELLS_TOLD_MAX: usize = 1 << 19;
+
+/// Changes of settings kept to be shown.
+pub const SETTINGS_EVENTS_MAX: usize = 30;
+
+/// Events of each kind that a [snapshot](crate::Snapshot) tells: what is new since the one before, with room for seconds that a viewer
+/// has missed. All that are kept are told by calls of their own.
+pub const SNAPSHOT_EVENTS_MAX: usize = 30;
+
+/// Plans that a snapshot tells.
+pub const SNAPSHOT_PLANS_MAX: usize = 10;
 
 /// Looks in a row for which workers have to be overloaded before there is a plan (MBal, section 3: four epochs). A
 /// server that can help itself does so in half of that time.

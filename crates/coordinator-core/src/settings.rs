@@ -4,7 +4,9 @@
 //! over as a whole or refused. What readers of replicas are promised is in the map, so that a change of that makes a new one.
 
 use evenkeel_hotkeys::settings::{SETTINGS, Settings};
+use evenkeel_types::UnixSeconds;
 use evenkeel_types::promise::Consistency;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Signs of a name or a value that a refusal repeats.
@@ -34,6 +36,39 @@ pub enum SettingsRefusal {
         "lease_ms cannot change while hot_keys_consistency is atomic: first make that lease, and atomic again afterwards"
     )]
     LeaseFixed,
+}
+
+/// A setting that an operator has changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SettingsEvent {
+    /// When, in seconds since 1970.
+    pub unix_s: UnixSeconds,
+    /// The setting.
+    pub name: String,
+    /// What it was.
+    pub from: Value,
+    /// What it is.
+    pub to: Value,
+}
+
+/// A change of settings, setting by setting.
+pub(crate) fn differences(
+    unix_s: UnixSeconds,
+    from: &Settings,
+    to: &Settings,
+) -> Vec<SettingsEvent> {
+    let values = |settings: &Settings| serde_json::to_value(settings).unwrap_or_default();
+    let (from, to) = (values(from), values(to));
+    let event = |(name, _): (&'static str, _)| {
+        let (from, to) = (from[name].clone(), to[name].clone());
+        (from != to).then(|| SettingsEvent {
+            unix_s,
+            name: name.to_owned(),
+            from,
+            to,
+        })
+    };
+    SETTINGS.into_iter().filter_map(event).collect()
 }
 
 fn names() -> String {

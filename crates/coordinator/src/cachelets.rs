@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::answer::{Shared, bad_query, error, told, unsaved};
 use crate::desk::Unsaved;
-use evenkeel_coordinator_core::{LoadOrder, ReleaseRefusal};
+use evenkeel_coordinator_core::{HeatStep, LoadOrder, Measure, ReleaseRefusal, WantedHeat};
 
 /// Columns of the heat map that are told to who does not say how many.
 const HEAT_COLUMNS_TOLD: usize = 60;
@@ -36,23 +36,34 @@ pub(crate) async fn list(
     told(loads.await)
 }
 
-/// How many columns of the heat map are wanted; a minute's where it does not say.
+/// Which part of the history is wanted: the newest minute of loads by seconds where it does not say.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct WantedHeat {
+pub(crate) struct HeatQuery {
+    #[serde(default)]
+    of: Measure,
+    #[serde(default)]
+    step: HeatStep,
     columns: Option<usize>,
 }
 
 pub(crate) async fn heat(
     State(desk): Shared,
-    wanted: Result<Query<WantedHeat>, QueryRejection>,
+    wanted: Result<Query<HeatQuery>, QueryRejection>,
 ) -> Response {
-    let Query(WantedHeat { columns }) = match wanted {
+    let Query(HeatQuery { of, step, columns }) = match wanted {
         Ok(wanted) => wanted,
         Err(rejection) => return bad_query(&rejection),
     };
-    let most = columns.unwrap_or(HEAT_COLUMNS_TOLD);
-    told(desk.look(|core, now| core.heat(now.monotonic, most)).await)
+    let wanted = WantedHeat {
+        of,
+        step,
+        columns: columns.unwrap_or(HEAT_COLUMNS_TOLD),
+    };
+    told(
+        desk.look(|core, now| core.heat(now.monotonic, wanted))
+            .await,
+    )
 }
 
 pub(crate) async fn release(

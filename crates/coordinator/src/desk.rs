@@ -13,6 +13,7 @@ use evenkeel_types::map::ServerEntry;
 use evenkeel_types::{Instant, Now};
 use tokio::sync::OwnedMutexGuard;
 
+use crate::audience::Audience;
 use crate::reach::Reach;
 use crate::store::StateStore;
 use evenkeel_coordinator_core::{
@@ -32,6 +33,7 @@ pub(crate) struct Desk {
     elector: Option<Arc<crate::elector::Elector>>,
     tally: Arc<Mutex<Tally>>,
     reach: Reach,
+    audience: Audience,
 }
 
 /// Where a coordinator stands for those who ask it.
@@ -127,6 +129,10 @@ pub(crate) struct Tally {
     pub(crate) failed_handshakes: u64,
     /// Connections given up whose peers did not read.
     pub(crate) stalled_connections: u64,
+    /// Who look at the page now.
+    pub(crate) viewers: usize,
+    /// Who were one too many.
+    pub(crate) refused_viewers: u64,
 }
 
 impl Tally {
@@ -156,6 +162,7 @@ impl Desk {
             elector: None,
             tally: Arc::default(),
             reach: Reach::new(),
+            audience: Audience::new(),
         }
     }
 
@@ -307,7 +314,15 @@ impl Desk {
 
     /// What was counted so far.
     pub(crate) fn tally(&self) -> Tally {
-        *lock(&self.tally)
+        Tally {
+            viewers: self.audience.len(),
+            ..*lock(&self.tally)
+        }
+    }
+
+    /// Who look at the page.
+    pub(crate) fn audience(&self) -> &Audience {
+        &self.audience
     }
 
     /// Counts a request that never reached the core.
@@ -328,6 +343,11 @@ impl Desk {
     /// Counts a connection that was given up because its peer did not read.
     pub(crate) fn count_stalled_connection(&self) {
         lock(&self.tally).stalled_connections += 1;
+    }
+
+    /// Counts somebody who wanted to look at the page and was one too many.
+    pub(crate) fn count_refused_viewer(&self) {
+        lock(&self.tally).refused_viewers += 1;
     }
 
     /// How long until the core wants to be called; without a core, until there may be one.

@@ -27,6 +27,8 @@ use crate::proxies;
 use crate::rings;
 use crate::scales;
 use crate::servers;
+use crate::stream;
+use crate::web;
 use evenkeel_control::http::{ErrorBody, ErrorDetail, NOT_LEADER};
 use evenkeel_coordinator_core::limits::{ANSWER_LEN_MAX, HEARTBEAT_LEN_MAX};
 use evenkeel_coordinator_core::{
@@ -39,7 +41,7 @@ pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All paths.
 pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
-    Router::new()
+    web::routes(Router::new())
         .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
         .route("/metrics", get(show_metrics))
@@ -58,6 +60,7 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
             post(cachelets::release),
         )
         .route("/api/v1/heat", get(cachelets::heat))
+        .route("/api/v1/stream", get(stream::snapshots))
         .route("/api/v1/hotkeys", get(cluster_hot_keys))
         .route("/api/v1/hotkeys/events", get(hot_key_events))
         .route("/api/v1/proxies", get(proxies::list))

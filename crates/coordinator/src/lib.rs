@@ -19,6 +19,7 @@
 
 mod answer;
 mod args;
+mod audience;
 mod bundles;
 mod cachelets;
 mod changes;
@@ -45,7 +46,9 @@ mod servers;
 mod state_file;
 mod state_place;
 mod store;
+mod stream;
 mod trial;
+mod web;
 
 pub use etcd::EtcdArgs;
 

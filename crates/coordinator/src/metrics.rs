@@ -215,6 +215,8 @@ families! {
             |tally, to| to.by(tally.bad_requests().map(|(kind, count)| (kind.as_str(), count)));
         state_saves[outcome] => counter, "Times that the state was saved, by outcome.",
             |tally, to| to.by([("done", tally.saves.done), ("failed", tally.saves.failed)]);
+        viewers => gauge, "Who look at the page, or read what it is told, at the moment.", |tally, to| to.one(tally.viewers);
+        viewers_refused => counter, "Who wanted to and were one too many.", |tally, to| to.one(tally.refused_viewers);
     }
     DOORS of Tally {
         denials[reason] => counter, "Calls that were not let in, by what the caller did not show.",

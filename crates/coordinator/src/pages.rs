@@ -1,9 +1,11 @@
-//! No web page may change a cluster, or read what it is: an operator's browser reaches coordinators that strangers do not.
+//! No web page but the coordinator's own may change a cluster, or read what it is: an operator's browser reaches coordinators that strangers do
+//! not.
 //!
 //! A page of any site can make a browser send requests of *simple* content types, without a body too, anywhere. So whatever
 //! changes something has to be sent as `application/json`, for which a browser asks first and is refused. A page whose name was made
 //! to point here (DNS rebinding) needs not ask; but browsers tell with each request that changes something which page
-//! it comes from, in `Origin`. No program that speaks to a coordinator sends that.
+//! it comes from, in `Origin`. No program that speaks to a coordinator sends that; the coordinator's own page has the name there by which it
+//! was asked, which has to be an address or a name that this coordinator was given.
 //!
 //! What such a page only reads has no `Origin`, but the page's name as its `Host`. Where whoever can connect may read, with neither
 //! token nor certificate, that is taken from programs of Evenkeel alone, which say so in a header that no page can set, and else only
@@ -27,7 +29,7 @@ use evenkeel_control::http::{JSON, NO_PAGE};
 /// The name by which each machine knows itself.
 const LOCALHOST: &str = "localhost";
 
-/// Lets only those requests on that no web page can have made.
+/// Lets only those requests on that no foreign web page can have made.
 pub(crate) async fn keep_out(
     State((guard, desk)): State<(Arc<Guard>, Arc<Desk>)>,
     request: Request,
@@ -37,9 +39,9 @@ pub(crate) async fn keep_out(
         desk.count(why);
         error(status, why.as_str(), message.to_owned())
     };
-    if request.headers().contains_key(header::ORIGIN) {
-        let message =
-            "a web page has made this request (it has an Origin header): those are not taken";
+    if !is_of_own_page(request.headers(), &guard) {
+        let message = "a web page that is not this coordinator's has made this request (it has another Origin header): those are not taken; the \
+                       coordinator's own page has to be asked for by an address, or by a name of --listen";
         return refuse(StatusCode::FORBIDDEN, BadRequest::FromPage, message);
     }
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
@@ -62,6 +64,20 @@ pub(crate) async fn keep_out(
         return refuse(StatusCode::FORBIDDEN, BadRequest::ForeignHost, message);
     }
     next.run(request).await
+}
+
+/// Whether no page has made a request, or the page that this coordinator shows: one that was loaded by the same name as the request, which
+/// cannot be made to point here by others.
+fn is_of_own_page(headers: &HeaderMap, guard: &Guard) -> bool {
+    let scheme = if guard.is_secure() { "https" } else { "http" };
+    let host = headers.get(header::HOST).map(HeaderValue::as_bytes);
+    let host = host.unwrap_or_default();
+    let is_own = |origin: &HeaderValue| {
+        let name = origin.as_bytes().strip_prefix(scheme.as_bytes());
+        name.and_then(|name| name.strip_prefix(b"://")) == Some(host)
+            && is_own_name(host, guard.names())
+    };
+    headers.get_all(header::ORIGIN).iter().all(is_own)
 }
 
 /// Whether a `Host` is an address, or one of these names. A page that a name leads to is neither.

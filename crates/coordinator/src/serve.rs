@@ -3,7 +3,7 @@
 use std::fs;
 use std::future::Future;
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// Runs `evenkeel coordinator` until SIGTERM or SIGINT. Prints one line on standard output when it
-/// is ready.
+/// is ready, and then where its page is.
 ///
 /// # Errors
 ///
@@ -62,6 +62,7 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 pub fn run(args: &Args) -> Result<(), RunError> {
     let coordinator = Coordinator::bind(args)?;
     let (address, guard) = (coordinator.address(), Arc::clone(&coordinator.guard));
+    let page = page_url(address, guard.is_secure());
     if let Some(warning) = guard.warning(address) {
         eprintln!("evenkeel coordinator: {warning}");
     }
@@ -70,7 +71,10 @@ pub fn run(args: &Args) -> Result<(), RunError> {
         let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
         let mut hangup = signal(SignalKind::hangup()).context("listen for SIGHUP")?;
         let mut stdout = std::io::stdout().lock();
-        writeln!(stdout, "evenkeel coordinator listening on {address}")
+        // Both at once: who has read the first line may not want to hear more.
+        let lines =
+            format!("evenkeel coordinator listening on {address}\nSee the cluster at {page}\n");
+        (stdout.write_all(lines.as_bytes()))
             .and_then(|()| stdout.flush())
             .context("print the ready line")?;
         Ok(async move {
@@ -83,6 +87,19 @@ pub fn run(args: &Args) -> Result<(), RunError> {
             }
         })
     })
+}
+
+/// Where a browser of this machine finds the page.
+fn page_url(mut address: SocketAddr, is_secure: bool) -> String {
+    let scheme = if is_secure { "https" } else { "http" };
+    if address.ip().is_unspecified() {
+        let loopback: IpAddr = match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        address.set_ip(loopback);
+    }
+    format!("{scheme}://{address}/")
 }
 
 /// A coordinator that listens and does not answer yet.
@@ -400,5 +417,23 @@ async fn tick(desk: &Desk) {
 async fn reach_unheard(desk: &Arc<Desk>) {
     loop {
         tokio::time::sleep(desk.reach_unheard().await).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_an_address_that_a_browser_of_this_machine_can_ask() {
+        for (listening, is_secure, url) in [
+            ("127.0.0.1:11210", false, "http://127.0.0.1:11210/"),
+            ("0.0.0.0:11210", true, "https://127.0.0.1:11210/"),
+            ("[::]:80", false, "http://[::1]:80/"),
+            ("10.0.2.1:443", true, "https://10.0.2.1:443/"),
+        ] {
+            let listening = listening.parse().unwrap();
+            assert_eq!(page_url(listening, is_secure), url);
+        }
     }
 }

@@ -47,6 +47,7 @@ fn file_of(page: &str) -> PathBuf {
         .join(page)
 }
 
-fn is_to_be_written() -> bool {
+/// Whether what the code makes is to be written, with `EVENKEEL_WRITE_DOCS=1`.
+pub fn is_to_be_written() -> bool {
     std::env::var_os("EVENKEEL_WRITE_DOCS").is_some()
 }

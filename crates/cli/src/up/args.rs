@@ -78,9 +78,13 @@ pub struct Args {
     /// coordinator
     #[arg(
         long,
-        conflicts_with_all = ["servers", "threads", "lease_ms", "listen", "server_arg"]
+        conflicts_with_all = ["servers", "threads", "lease_ms", "listen", "server_arg", "open"]
     )]
     pub adaptive: bool,
+
+    /// Open the coordinator's web page in a browser
+    #[arg(long)]
+    pub open: bool,
 
     /// How the result is printed; with json, progress goes to standard error
     #[arg(long, value_enum, default_value_t, requires = "load")]
@@ -266,6 +270,7 @@ mod tests {
                 ["--servers", "cannot be used with"],
             ),
             ("--adaptive -t 1", ["--threads", "cannot be used with"]),
+            ("--adaptive --open", ["--open", "cannot be used with"]),
             (
                 "--adaptive -l 127.0.0.1:1",
                 ["--listen", "cannot be used with"],

@@ -13,6 +13,7 @@ mod cluster;
 mod demo;
 mod lines;
 mod member;
+mod page;
 mod processes;
 
 pub use args::Args;
@@ -41,6 +42,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut cluster = Cluster::prepare(args)?;
     if cluster.start(args)? == Outcome::Done {
         announce(&cluster)?;
+        if args.open {
+            page::open(&page::url(&cluster.processes)?);
+        }
         loop {
             let outcome = cluster.processes.tend(Instant::now() + NOTICE_INTERVAL);
             for notice in cluster.processes.take_notices() {
@@ -72,7 +76,8 @@ fn announce(cluster: &Cluster) -> anyhow::Result<()> {
     }
     writeln!(
         out,
-        "Point any memcached client at {proxy}. Ctrl-C stops everything."
+        "Point any memcached client at {proxy}. See what the cluster does at {}. Ctrl-C stops everything.",
+        page::url(&cluster.processes)?
     )?;
     out.flush()?;
     Ok(())

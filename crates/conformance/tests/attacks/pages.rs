@@ -44,6 +44,45 @@ fn a_web_page_changes_nothing() {
     assert!(body.contains("not_quarantined"), "{body}");
 }
 
+/// The coordinator's own page changes things: it is known by having been loaded from where it sends them.
+#[test]
+fn the_own_page_is_told_from_others() {
+    let cluster = Cluster::start(ClusterOptions {
+        servers: 1,
+        ..ClusterOptions::nobody_dies()
+    });
+    let address = cluster.coordinator.address();
+    let port = address.port();
+    let approve = |host: &str, origin: &str| {
+        let text = format!(
+            "POST /api/v1/plans/1/approve HTTP/1.0\r\nHost: {host}\r\nContent-Type: application/json\r\n{origin}\r\n"
+        );
+        http::request(address, &text).expect("an answer")
+    };
+    let own = [address.to_string(), format!("localhost:{port}")];
+    for host in &own {
+        let (status, body) = approve(host, &format!("Origin: http://{host}\r\n"));
+        // It is heard, and there is no such plan.
+        assert_eq!(status, 404, "{host}: {body}");
+    }
+    let evil = format!("evil.example:{port}");
+    for (host, origin) in [
+        // A name that was made to point here, another port of this machine, another scheme, an unknown page, and two.
+        (&evil, format!("Origin: http://{evil}\r\n")),
+        (&own[0], "Origin: http://127.0.0.1:1\r\n".into()),
+        (&own[0], format!("Origin: https://{}\r\n", own[0])),
+        (&own[0], "Origin: null\r\n".into()),
+        (
+            &own[0],
+            format!("Origin: http://{}\r\nOrigin: http://{evil}\r\n", own[0]),
+        ),
+    ] {
+        let (status, body) = approve(host, &origin);
+        assert_eq!(status, 403, "{host} {origin}: {body}");
+        assert!(body.contains("from_page"), "{body}");
+    }
+}
+
 /// A page whose own name leads here (DNS rebinding) is known by that name, which its browser says.
 #[test]
 fn a_web_page_reads_nothing() {

@@ -30,7 +30,7 @@ impl CoordinatorCore {
             .and_then(|()| self.hear_witness(now, heartbeat))
             .and_then(|()| self.check_map(heartbeat));
         let member = checked.and_then(|()| match heartbeat.kind {
-            MemberKind::Server => self.hear_server(now.monotonic, heartbeat).map(Some),
+            MemberKind::Server => self.hear_server(now, heartbeat).map(Some),
             MemberKind::Proxy => self.hear_proxy(now, heartbeat).map(|()| None),
         });
         self.finish(now);
@@ -101,7 +101,14 @@ impl CoordinatorCore {
         Ok(())
     }
 
-    fn hear_server(&mut self, now: Instant, heartbeat: &Heartbeat) -> Result<ServerId, Refusal> {
+    fn hear_server(
+        &mut self,
+        Now {
+            monotonic: now,
+            unix,
+        }: Now,
+        heartbeat: &Heartbeat,
+    ) -> Result<ServerId, Refusal> {
         let id = self.identify(now, heartbeat)?;
         let reports = ((id, heartbeat.epoch), &heartbeat.migrations[..]);
         (self.migrations).hear(now, reports, &mut self.members, &mut self.draft);
@@ -113,7 +120,7 @@ impl CoordinatorCore {
         self.loads.hear(now, size, heartbeat.load.measured.as_ref());
         let who = (id, entry.name.as_str(), entry.boot);
         self.hot_keys
-            .hear(who, workers, heartbeat.hot_keys.as_ref());
+            .hear(unix, who, workers, heartbeat.hot_keys.as_ref());
         if heartbeat.ending {
             self.members.hear_ending(now, id, &mut self.draft);
         }

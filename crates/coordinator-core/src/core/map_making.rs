@@ -25,9 +25,11 @@ impl CoordinatorCore {
         self.tend_plans(now);
         self.changes.tend(now);
         self.revision += u64::from(self.changes.take_news());
-        if self.heat.is_due(at) {
+        if self.history.is_due(at) {
             let loads = self.server_loads(at);
-            self.heat.note(at, self.draft.slots().len(), &loads);
+            let name = |server| self.members.server(server).entry.name.as_str();
+            self.history
+                .note(now, self.draft.slots().len(), &loads, name);
         }
         self.place(at);
         self.plans.hear_ends(at, self.migrations.take_ends());

@@ -25,7 +25,8 @@ use crate::cluster_hot_keys::{
 use crate::cluster_loads::{ClusterLoads, ClusterLoadsView, LoadNewsCounts, LoadOrder, ServerLoad};
 use crate::config::{ConfigError, CoordinatorConfig};
 use crate::event::{Cause, MapEvent};
-use crate::heat::{Heat, HeatView};
+use crate::heat::{HeatView, WantedHeat};
+use crate::history::History;
 use crate::limits;
 use crate::load::MeanLoad;
 use crate::map_draft::MapDraft;
@@ -37,6 +38,7 @@ use crate::plans::{
 };
 use crate::quarantine::{Deaths, QuarantinedView, quarantined};
 use crate::scale::Outcome;
+use crate::settings::SettingsEvent;
 use crate::state::{RestoreError, SavedState, StateError};
 use crate::takeover::Takeover;
 use crate::view::{ProxiesView, ServersView};
@@ -104,7 +106,9 @@ pub struct CoordinatorCore {
     events: VecDeque<MapEvent>,
     hot_keys: ClusterHotKeys,
     loads: ClusterLoads,
-    heat: Heat,
+    history: History,
+    /// What operators have changed lately, oldest first.
+    settings_events: VecDeque<SettingsEvent>,
     counters: Counters,
 }
 
@@ -136,7 +140,8 @@ impl CoordinatorCore {
             events: VecDeque::new(),
             hot_keys: ClusterHotKeys::default(),
             loads: ClusterLoads::default(),
-            heat: Heat::default(),
+            history: History::default(),
+            settings_events: VecDeque::new(),
             counters: Counters::default(),
             config,
         })
@@ -478,9 +483,15 @@ impl CoordinatorCore {
         loads.view(now, (order, most), &self.members, &self.draft)
     }
 
-    /// The loads of the last minutes, at most so many columns of them.
-    pub fn heat(&self, now: Instant, most: usize) -> HeatView {
-        self.heat.view(now, most, &self.members)
+    /// How the loads of workers and cachelets went.
+    pub fn heat(&self, now: Instant, wanted: WantedHeat) -> HeatView {
+        HeatView::of(&self.history, now, wanted)
+    }
+
+    /// Changes of settings since the process started, oldest first, at most
+    /// [`SETTINGS_EVENTS_MAX`](limits::SETTINGS_EVENTS_MAX).
+    pub fn settings_events(&self) -> impl Iterator<Item = &SettingsEvent> {
+        self.settings_events.iter()
     }
 
     /// Counts of what servers told of their loads.

@@ -13,13 +13,14 @@ use crate::changes::{
 };
 use crate::duration::millis;
 use crate::event::{Cause, Change};
+use crate::limits;
 use crate::members::{Drain, DrainRefusal, DrainRequest, DrainView, RemoveRefusal, RemovedView};
 use crate::migrating::{self, MigrationRefusal, MigrationRequest, MigrationView, Order};
 use crate::placing::{Moving, Purpose};
 use crate::plans::{PlanRefusal, PlanSettings};
 use crate::quarantine::{ReleaseRefusal, ReleasedView, check_release};
 use crate::scale::ScaleSettings;
-use crate::settings::{SettingsRefusal, changed};
+use crate::settings::{SettingsRefusal, changed, differences};
 
 impl CoordinatorCore {
     /// Takes an operator's choices, by the names of [`SETTINGS`](crate::SETTINGS); members learn them with their next heartbeats. Gives all that hold.
@@ -35,6 +36,12 @@ impl CoordinatorCore {
         let settings = changed(&self.settings, change)?;
         if settings != self.settings {
             let promised = self.settings.promise();
+            for event in differences(now.unix, &self.settings, &settings) {
+                if self.settings_events.len() == limits::SETTINGS_EVENTS_MAX {
+                    self.settings_events.pop_front();
+                }
+                self.settings_events.push_back(event);
+            }
             self.settings = settings;
             self.revision += 1;
             if settings.promise() != promised {

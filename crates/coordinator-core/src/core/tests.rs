@@ -5,6 +5,7 @@ mod changes;
 mod drains;
 mod fence;
 mod heat;
+mod history;
 mod loads;
 mod migrations;
 mod names;
@@ -14,6 +15,7 @@ mod random;
 mod settings;
 mod shares;
 mod silence;
+mod snapshot;
 mod stories;
 mod takeover;
 

@@ -5,4 +5,5 @@ mod http;
 mod members;
 mod plans;
 mod process;
+mod stream;
 mod support;

@@ -12,6 +12,7 @@ mod workload;
 use super::args::{Args, DemoArgs};
 use super::cluster::Cluster;
 use super::lines::Lines;
+use super::page;
 use super::processes::Outcome;
 use anyhow::{Context, bail, ensure};
 use evenkeel_bench::{Counters, Driver, LoadHandle, LoadPlan, OutputFormat};
@@ -180,6 +181,11 @@ impl<'a> Stage<'a> {
             args.threads,
             cluster.processes.coordinator_address()?
         ))?;
+        let page = page::url(&cluster.processes)?;
+        lines.say(&format!("see it at {page}"))?;
+        if args.open {
+            page::open(&page);
+        }
         lines.say(&workload::describe(demo, args.demo_rate()))?;
         let load = start_load(workload::plan(demo, args.demo_rate(), proxy)?)?;
         let names = cluster.servers().map(|server| server.name().to_owned());

@@ -1,0 +1,110 @@
+//! What the page is told, beside what the calls of the API tell.
+
+use super::plans::Cluster;
+use super::*;
+use crate::limits::{SETTINGS_EVENTS_MAX, SNAPSHOT_EVENTS_MAX};
+use evenkeel_control::hot_keys::{EventView, HotKeysNews, LoadsView};
+use serde_json::json;
+
+fn event(number: u64) -> EventView {
+    EventView {
+        worker: 0,
+        number,
+        unix_ms: 1_000 * number,
+        age_ms: 0,
+        deed: "promoted".into(),
+        cause: "promoted".into(),
+        key: "k".into(),
+        gamma_before: 0,
+        gamma: 1,
+        key_rps: 1.0,
+        key_share: 0.5,
+        before: LoadsView::default(),
+        expected_rps: 1.0,
+        after: None,
+    }
+}
+
+#[test]
+fn it_says_what_the_calls_say_without_what_is_long() {
+    let mut cluster = Cluster::new(3);
+    cluster.rounds(20);
+    let (core, now) = (&cluster.world.core, cluster.world.now);
+    let at = now.monotonic;
+    let snapshot = core.snapshot(now);
+    assert_eq!(snapshot.unix_s, now.unix);
+    assert_eq!(snapshot.servers, core.servers(at));
+    assert_eq!(snapshot.proxies, core.proxies(at));
+    assert_eq!(snapshot.hot_keys, core.cluster_hot_keys());
+    assert_eq!(snapshot.settings, core.settings());
+    assert_eq!(snapshot.drains, core.drains(at).drains);
+    assert_eq!(snapshot.events, core.events().cloned().collect::<Vec<_>>());
+    let loads = core.cluster_loads(at, LoadOrder::Place, usize::MAX);
+    assert_eq!(snapshot.loads.workers, loads.workers);
+    assert!(snapshot.loads.cachelets.is_empty() && !loads.cachelets.is_empty());
+    let sum: f64 = loads
+        .workers
+        .iter()
+        .map(|it| it.load + it.replica_load)
+        .sum();
+    assert_eq!(snapshot.totals.load, sum);
+    let items: u64 = loads.cachelets.iter().map(|it| it.items).sum();
+    assert_eq!(snapshot.totals.items, items);
+    for heat in &snapshot.heat {
+        let wanted = WantedHeat {
+            of: heat.of,
+            step: HeatStep::Second,
+            columns: 1,
+        };
+        assert_eq!(*heat, core.heat(at, wanted));
+        assert_eq!(heat.columns.len(), 1);
+    }
+    assert_eq!(snapshot.heat.len(), Measure::ALL.len());
+}
+
+#[test]
+fn changes_of_settings_are_told_and_only_the_last_of_them() {
+    let mut world = World::new(1);
+    world
+        .set(r#"{"hot_keys": "off", "hot_share": 2.5}"#)
+        .unwrap();
+    world.set(r#"{"hot_keys": "off"}"#).unwrap();
+    let told = world.core.snapshot(world.now).settings_events;
+    let told: Vec<_> = (told.into_iter())
+        .map(|it| (it.unix_s, it.name, it.from, it.to))
+        .collect();
+    let share = json!(Settings::default().hot_share);
+    let expected = [
+        (
+            world.now.unix,
+            "hot_keys".to_owned(),
+            json!("on"),
+            json!("off"),
+        ),
+        (world.now.unix, "hot_share".to_owned(), share, json!(2.5)),
+    ];
+    assert_eq!(told, expected);
+    for n in 1..50 {
+        world.set(&format!(r#"{{"gamma_max": {n}}}"#)).unwrap();
+    }
+    let told = world.core.snapshot(world.now).settings_events;
+    assert_eq!(told.len(), SETTINGS_EVENTS_MAX);
+    assert_eq!(told.last().expect("some").to, json!(49));
+}
+
+#[test]
+fn of_many_events_the_newest_are_told() {
+    let mut world = World::new(1);
+    let mut members = [server(1, 2)];
+    world.send_current(&mut members);
+    let events = (1..=2 * SNAPSHOT_EVENTS_MAX as u64).map(event);
+    members[0].hot_keys = Some(HotKeysNews {
+        events: events.collect(),
+        ..HotKeysNews::default()
+    });
+    world.send_current(&mut members);
+    let told = world.core.snapshot(world.now).hot_key_events;
+    let numbers: Vec<u64> = told.iter().map(|it| it.event.number).collect();
+    let newest = SNAPSHOT_EVENTS_MAX as u64 + 1..=2 * SNAPSHOT_EVENTS_MAX as u64;
+    assert_eq!(numbers, newest.collect::<Vec<_>>());
+}

@@ -1,0 +1,188 @@
+//! The web page: that what is checked in is what its sources make, and what a real browser sees of a real cluster.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use evenkeel_testkit::page::is_to_be_written;
+use evenkeel_testkit::{Cluster, ClusterOptions, evenkeel, http, poll_until};
+
+/// The key that most of the load asks for.
+const HOT_KEY: &str = "celebrity";
+
+/// Until a demo has been seen for as long as the pictures show, on a busy machine.
+const DEMO_DEADLINE: Duration = Duration::from_secs(600);
+
+/// Seconds that the pictures show.
+const PICTURED_COLUMNS: usize = 240;
+
+/// Keys beside it.
+const KEYS: usize = 200;
+
+/// Of so many requests one is for another key than the hot one.
+const COLD_ONE_OF: usize = 3;
+
+fn web() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web")
+}
+
+/// Where npm has noted what it has installed.
+fn is_installed() -> bool {
+    let installed = web().join("node_modules/.package-lock.json");
+    installed.is_file()
+}
+
+/// Runs Node.js in `web/` to its end.
+///
+/// # Panics
+/// When that fails, or Node.js or what it needs is missing.
+fn node(arguments: &[&str]) {
+    assert!(
+        is_installed(),
+        "web/node_modules is missing: run scripts/test-deps.sh"
+    );
+    let ran = Command::new("node")
+        .args(arguments)
+        .current_dir(web())
+        .output();
+    let ran =
+        ran.expect("node is missing: install the package nodejs, or run scripts/test-deps.sh");
+    assert!(
+        ran.status.success(),
+        "node {arguments:?}:\n{}{}",
+        String::from_utf8_lossy(&ran.stdout),
+        String::from_utf8_lossy(&ran.stderr)
+    );
+}
+
+/// Looks with the browser, which has to be there.
+fn look(arguments: &[&str]) {
+    assert!(
+        Path::new("/usr/bin/chromium").is_file(),
+        "chromium is missing: install the package chromium, or run scripts/test-deps.sh"
+    );
+    node(&[&["browser/look.mjs"], arguments].concat());
+}
+
+#[test]
+fn what_is_checked_in_is_what_the_sources_make() {
+    node(&["node_modules/typescript/bin/tsc", "--noEmit"]);
+    node(&["build.mjs", "--tests"]);
+    node(&["--test", "target/"]);
+    let made = tempfile::tempdir().expect("a temporary folder");
+    let folder = made.path().to_str().expect("UTF-8");
+    node(&["build.mjs", "--out", folder]);
+    let names = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).expect("a folder");
+        let mut names: Vec<_> = entries
+            .map(|it| it.expect("an entry").file_name())
+            .collect();
+        names.sort();
+        names
+    };
+    let kept = web().join("dist");
+    assert_eq!(names(made.path()), names(&kept));
+    for name in names(&kept) {
+        let read = |folder: &Path| std::fs::read(folder.join(&name)).expect("a file");
+        assert!(
+            read(made.path()) == read(&kept),
+            "web/dist/{} is out of date: `npm run build` in web/ makes it anew",
+            name.display()
+        );
+    }
+    let lock = std::fs::read_to_string(web().join("package-lock.json")).expect("a file");
+    assert!(!lock.contains("\"resolved\""), "where packages came from");
+}
+
+#[test]
+fn a_browser_sees_the_hot_key_its_home_and_its_copies() {
+    let cluster = Cluster::start(
+        ClusterOptions {
+            threads: 1,
+            ..ClusterOptions::nobody_dies()
+        }
+        .with_settings(r#"{"hot_trigger_rps": 50, "hot_sampling": 100}"#),
+    );
+    let mut client = cluster.proxy_client();
+    let keys: Vec<String> = (0..KEYS).map(|n| format!("user:{n}")).collect();
+    for key in keys.iter().map(String::as_str).chain([HOT_KEY]) {
+        assert_eq!(client.set(key, &[b'v'; 100]), "STORED");
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = cluster.proxy_client();
+            for n in 0.. {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let key = match n % COLD_ONE_OF {
+                    0 => &keys[n / COLD_ONE_OF % KEYS],
+                    _ => HOT_KEY,
+                };
+                assert!(client.get(key).is_some(), "{key}");
+            }
+        });
+        let _over = SetOnDrop(&is_over);
+        let url = format!("{}/", cluster.coordinator_url());
+        look(&[&url, HOT_KEY]);
+    });
+}
+
+/// With `EVENKEEL_WRITE_DOCS=1` the pictures of docs/page.md are made anew.
+#[test]
+#[ignore = "nightly: minutes of the demo"]
+fn a_browser_sees_the_demo() {
+    let up = evenkeel::command("up")
+        .args(["--demo", "--off-seconds", "120", "--on-seconds", "600"])
+        .spawn();
+    let found = |text: &str| {
+        let told = up.stdout_text();
+        let (_, rest) = told.split_once(text)?;
+        Some(rest.lines().next()?.to_owned())
+    };
+    let page = poll_until(DEMO_DEADLINE, "where the page is", || found("see it at "));
+    let address = page.trim_start_matches("http://").trim_end_matches('/');
+    let address: SocketAddr = address.parse().expect("an address");
+    let columns = || {
+        let answer = http::get(address, "/api/v1/heat?columns=300").ok()?;
+        let heat: serde_json::Value = serde_json::from_str(&answer.1).ok()?;
+        Some(heat["columns"].as_array()?.len())
+    };
+    poll_until(DEMO_DEADLINE, "a map of some minutes", || {
+        (columns()? >= PICTURED_COLUMNS).then_some(())
+    });
+    let (_, keys) = http::get(address, "/api/v1/hotkeys").expect("an answer");
+    let keys: serde_json::Value = serde_json::from_str(&keys).expect("JSON");
+    let hottest = keys["keys"][0]["key"].as_str().expect("a hot key");
+    let pictures = web().join("../docs/pictures").display().to_string();
+    match is_to_be_written() {
+        true => look(&[&page, hottest, &pictures]),
+        false => look(&[&page, hottest]),
+    }
+}
+
+/// Ends the load, also where the browser has found something wrong.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_browser_is_asked_for_a_token_before_it_is_shown_anything() {
+    const TOKEN: &str = "operator-0123456789";
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("tokens");
+    std::fs::write(&file, TOKEN).expect("the folder is there");
+    let coordinator = evenkeel::coordinator(&["--api-token-file", file.to_str().expect("UTF-8")]);
+    look(&[
+        "--token",
+        TOKEN,
+        &format!("http://{}/", coordinator.address()),
+    ]);
+}

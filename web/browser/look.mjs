@@ -1,0 +1,182 @@
+// Looks at the page of a running coordinator in a real browser, as a person does, and fails by what is wrong with it.
+//
+//   node look.mjs URL KEY [FOLDER]    KEY is the hot key that has to be seen; FOLDER takes the pictures
+//   node look.mjs --token TOKEN URL   a coordinator that asks for a token
+
+import assert from 'node:assert/strict';
+import { chromium } from 'playwright-core';
+
+const BROWSER = '/usr/bin/chromium';
+/** Generous: a busy machine. */
+const WAIT_MS = 60_000;
+
+const VIEWS = [
+  { name: 'page', width: 1440, height: 900, colorScheme: 'light' },
+  { name: 'page-dark', width: 1440, height: 900, colorScheme: 'dark' },
+  { name: 'page-phone', width: 360, height: 740, colorScheme: 'light' },
+  { name: 'page-4k', width: 3840, height: 2160, colorScheme: 'dark' },
+];
+
+/** Opens the page at this size; gives it with what it complains of. */
+async function open(browser, url, view) {
+  const { width, height, colorScheme } = view;
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme });
+  context.setDefaultTimeout(WAIT_MS);
+  const page = await context.newPage();
+  const wrong = [];
+  page.on('console', (message) => ['error', 'warning'].includes(message.type()) && wrong.push(message.text()));
+  page.on('pageerror', (error) => wrong.push(String(error)));
+  page.on('request', (request) => request.url().startsWith(url) || wrong.push(`asks elsewhere: ${request.url()}`));
+  await page.goto(url);
+  return { page, wrong };
+}
+
+/** Snapshots of the stream by their second, as the page is told them. */
+function listen(url) {
+  const heard = new Map();
+  const end = new AbortController();
+  const done = (async () => {
+    const answer = await fetch(`${url}api/v1/stream`, { signal: end.signal });
+    let text = '';
+    for await (const part of answer.body.pipeThrough(new TextDecoderStream())) {
+      text += part;
+      for (let at; (at = text.indexOf('\n\n')) >= 0; text = text.slice(at + 2)) {
+        const snapshot = JSON.parse(text.slice('data: '.length, at));
+        heard.set(snapshot.unix_s, snapshot);
+      }
+    }
+  })().catch((error) => {
+    if (!end.signal.aborted) throw error;
+  });
+  return { heard, stop: () => (end.abort(), done) };
+}
+
+/** What stands on the page, at one moment. */
+const standing = () => {
+  const text = (element) => element?.textContent.trim() ?? '';
+  const cells = (row) => [...row.children].map(text);
+  return {
+    unix_s: Number(document.querySelector('.live time')?.dateTime),
+    figures: Object.fromEntries([...document.querySelectorAll('[data-figure]')].map((it) => [it.dataset.figure, text(it)])),
+    keys: [...document.querySelectorAll('.keys tbody tr')].map(cells),
+    workers: Object.fromEntries([...document.querySelectorAll('[data-worker]')].map((it) => [it.dataset.worker, text(it.querySelector('[data-load]'))])),
+    findings: [...document.querySelectorAll('.findings li')].map(text),
+    events: [...document.querySelectorAll('.events li')].map(text),
+  };
+};
+
+const whole = (value) => (value >= 10 || Number.isInteger(value) ? Math.round(value).toLocaleString('en') : value.toFixed(1));
+
+const short = (key) => (key.length <= 19 ? key : `${key.slice(0, 6)}…${key.slice(-12)}`);
+
+/** The page says what the coordinator has told. */
+function compare(seen, told, hotKeys) {
+  const { figures, keys, workers } = seen;
+  assert.equal(figures['requests/s'], whole(told.totals.load));
+  assert.equal(figures['writes/s'], whole(told.totals.writes_per_s));
+  assert.equal(figures['items'], whole(told.totals.items));
+  assert.equal(figures['map'], `epoch ${told.servers.epoch}`);
+  const up = told.servers.servers.filter((it) => it.up).length;
+  assert.equal(figures['servers up'], `${up} of ${told.servers.servers.length}`);
+  assert.equal(told.loads.workers.length, Object.keys(workers).length);
+  const served = told.loads.workers.map((worker) => worker.load + worker.replica_load);
+  const mean = served.reduce((a, b) => a + b) / served.length;
+  assert.equal(figures['busiest by mean'], `${(Math.max(...served) / mean).toFixed(2)} ×`);
+  for (const worker of told.loads.workers) {
+    assert.equal(workers[`${worker.server}/${worker.worker}`], whole(worker.load + worker.replica_load));
+  }
+  told.hot_keys.keys.slice(0, keys.length).forEach((key, i) => {
+    const row = keys[i].slice(0, 4);
+    assert.deepEqual(row, [short(key.key), `${key.server}/${key.worker}`, whole(key.load_rps), String(key.gamma)]);
+  });
+  // By another call: the same keys at the same homes.
+  const place = (key) => `${key.key} at ${key.server}/${key.worker}`;
+  assert.deepEqual(told.hot_keys.keys.map(place).sort(), hotKeys.keys.map(place).sort());
+}
+
+async function look(browser, url, key, folder) {
+  const stream = listen(url);
+  for (const view of VIEWS) {
+    const { page, wrong } = await open(browser, url, view);
+    const row = page.locator('.keys tbody tr', { hasText: short(key) }).first();
+    await row.waitFor();
+    // Not before it has copies, and the map some columns to show.
+    await page.waitForFunction((key) => [...document.querySelectorAll('.findings li')].some((it) => it.textContent.includes(key) && /cop(y|ies) since/.test(it.textContent)), key);
+    const box = await row.boundingBox();
+    assert.ok(box.y + box.height <= view.height, `${view.name}: the hot key stands ${box.y} pixels down, under the first screen`);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(wide <= 0, `${view.name}: ${wide} pixels too wide`);
+    if (view === VIEWS[0]) await detail(page, stream.heard, url, key);
+    if (folder) {
+      await page.evaluate(() => scrollTo(0, 0));
+      await page.screenshot({ path: `${folder}/${view.name}.png` });
+    }
+    assert.deepEqual(wrong, [], view.name);
+    await page.context().close();
+  }
+  await stream.stop();
+}
+
+async function detail(page, heard, url, key) {
+  // A second in which the page and the other listener were told the same, and the keys have not changed since.
+  for (let tries = 1; ; tries += 1) {
+    const seen = await page.evaluate(standing);
+    const hotKeys = await (await fetch(`${url}api/v1/hotkeys`)).json();
+    try {
+      const told = heard.get(seen.unix_s);
+      assert.ok(told, `nothing was heard of second ${seen.unix_s}`);
+      compare(seen, told, hotKeys);
+      break;
+    } catch (error) {
+      if (tries === 10) throw error;
+      const after = String(seen.unix_s);
+      await page.waitForFunction((after) => document.querySelector('.live time')?.dateTime > after, after);
+    }
+  }
+  // What happened to the key, each event once.
+  const search = page.getByRole('searchbox');
+  await search.fill(key);
+  const { events } = await (await fetch(`${url}api/v1/hotkeys/events`)).json();
+  const ofKey = events.filter((it) => it.key === key).length;
+  // The page may hear of the last of them a second later, and of one that is newer.
+  await page.waitForFunction((least) => document.querySelectorAll('.events li').length >= least, Math.min(ofKey, 40));
+  const shown = (await page.evaluate(standing)).events;
+  assert.ok(shown.length <= ofKey + 2 && shown.every((it) => it.includes(key)), `${ofKey} events, but ${shown.join('\n')}`);
+  await search.fill('');
+  // The keyboard reads values off the map, and the table says the same as a picture.
+  await page.locator('canvas[role=img]').focus();
+  await page.keyboard.press('ArrowLeft');
+  await page.waitForFunction(() => / worker .*\/0, /.test(document.querySelector('output').textContent));
+  await page.getByText('The same as a table').click();
+  await page.locator('.map table tbody tr').first().waitFor();
+  await page.getByText('The same as a table').click();
+  for (const name of ['Reads', 'Writes', 'Bytes', '1 h', '1 day', 'Load', '5 min']) {
+    await page.getByRole('button', { name, exact: true }).click();
+    await page.locator(`button[aria-pressed=true]:text-is("${name}")`).waitFor();
+  }
+  assert.equal(await page.locator('main, header.top, h1').count(), 3);
+  await page.mouse.move(2, 2);
+}
+
+async function enter(browser, url, token) {
+  const { page } = await open(browser, url, VIEWS[0]);
+  const field = page.getByLabel("This coordinator asks for an operator's token");
+  await field.fill('not-the-token-at-all');
+  await field.press('Enter');
+  await page.getByText('does not know the token').first().waitFor();
+  await field.fill(token);
+  await field.press('Enter');
+  await page.locator('.live time').waitFor();
+  assert.match((await page.evaluate(standing)).findings[0], /no map yet/);
+}
+
+const browser = await chromium.launch({
+  executablePath: BROWSER,
+  args: ['--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
+});
+try {
+  const [first, ...rest] = process.argv.slice(2);
+  await (first === '--token' ? enter(browser, rest[1], rest[0]) : look(browser, first, ...rest));
+} finally {
+  await browser.close();
+}

@@ -1,0 +1,126 @@
+// Three curves under the map: how much there is, how even it is, and how much of it is found.
+
+import uPlot from 'uplot';
+import { useEffect, useRef } from 'preact/hooks';
+import type { HeatColumn, Measure } from './api.ts';
+import { bytes, clock, count, percent, times } from './format.ts';
+import { type History, highest } from './history.ts';
+import { MEASURES, amount } from './map.tsx';
+
+interface Curve {
+  name: string;
+  of: (column: HeatColumn) => number | null;
+  say: (value: number) => string;
+  axis: (value: number) => string;
+  range: (most: number) => [number, number];
+}
+
+const HEIGHT = 104;
+/** Less than this in a second says nothing about balance. */
+const QUIET = 50;
+
+function curves(of: Measure): Curve[] {
+  const sum = (column: HeatColumn) => column.workers.reduce<number>((sum, it) => sum + (it ?? 0), 0);
+  const told = (column: HeatColumn) => column.workers.filter((it) => it !== null).length;
+  return [
+    {
+      name: `${MEASURES[of].name} of all servers`,
+      of: (column) => (told(column) ? sum(column) : null),
+      say: (value) => amount(of, value),
+      axis: (value) => (of === 'bytes' ? bytes(value) : count(value)),
+      range: (most) => [0, Math.max(most * 1.1, 10)],
+    },
+    {
+      name: 'Busiest worker by the mean',
+      of: (column) => (sum(column) >= QUIET ? (highest(column.workers) * told(column)) / sum(column) : null),
+      say: times,
+      axis: (value) => value.toFixed(1),
+      range: (most) => [1, Math.max(most, 2)],
+    },
+    {
+      name: 'Reads that find an item',
+      of: (column) => (column.reads > 0 ? Math.min(column.hits / column.reads, 1) : null),
+      say: percent,
+      axis: (value) => percent(value),
+      range: () => [0, 1],
+    },
+  ];
+}
+
+export function Curves({ history, moment, of }: { history: History | null; moment: number; of: Measure }) {
+  return (
+    <section class="curves" aria-label="Curves">
+      {curves(of).map((curve) => (
+        <Plot key={`${curve.name} ${of}`} curve={curve} history={history} moment={moment} />
+      ))}
+    </section>
+  );
+}
+
+function Plot({ curve, history, moment }: { curve: Curve; history: History | null; moment: number }) {
+  const place = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const columns = history?.columns ?? [];
+  const values = columns.map(curve.of);
+  const known = values.filter((value) => value !== null);
+  const now = known.at(-1);
+
+  useEffect(() => {
+    if (!place.current) return;
+    const element = place.current;
+    const make = () => {
+      plot.current?.destroy();
+      plot.current = new uPlot(options(curve, element), [[], []], element);
+      draw();
+    };
+    make();
+    const scheme = matchMedia('(prefers-color-scheme: dark)');
+    scheme.addEventListener('change', make);
+    const sizes = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height: HEIGHT }));
+    sizes.observe(element);
+    return () => {
+      scheme.removeEventListener('change', make);
+      sizes.disconnect();
+      plot.current?.destroy();
+    };
+  }, []);
+
+  const newest = useRef<(() => void) | null>(null);
+  newest.current = () => plot.current?.setData([columns.map((column) => column.unix_s), values]);
+  const draw = () => newest.current?.();
+  useEffect(draw, [history, moment]);
+
+  return (
+    <figure class="card">
+      <figcaption>
+        {curve.name} <b>{now === undefined ? '–' : curve.say(now)}</b>
+      </figcaption>
+      <div ref={place} aria-hidden="true" />
+      <p class="range">
+        {known.length ? `lowest ${curve.say(Math.min(...known))}, highest ${curve.say(highest(known))} in ${history!.span.name}` : 'nothing was told yet'}
+      </p>
+    </figure>
+  );
+}
+
+function options(curve: Curve, element: HTMLElement): uPlot.Options {
+  const ink = (name: string) => getComputedStyle(element).getPropertyValue(name);
+  const axis: uPlot.Axis = {
+    stroke: ink('--quiet'),
+    font: `11px ${getComputedStyle(element).fontFamily}`,
+    grid: { stroke: ink('--line'), width: 1 },
+    ticks: { show: false },
+  };
+  return {
+    width: element.clientWidth,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { show: false },
+    scales: { x: { time: true }, y: { range: (_, __, most) => curve.range(most ?? 0) } },
+    axes: [
+      { ...axis, size: 22, gap: 2, space: 70, grid: { show: false }, values: (_, ticks) => ticks.map(clock) },
+      { ...axis, size: 46, gap: 2, space: 24, values: (_, ticks) => ticks.map(curve.axis) },
+    ],
+    series: [{}, { stroke: ink('--accent'), width: 1.5, fill: ink('--accent-soft'), points: { show: false } }],
+  };
+}
