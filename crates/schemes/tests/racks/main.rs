@@ -159,18 +159,6 @@ fn larger_scopes() {
             },
             Scope { strict: true, ..of },
             Scope {
-                copies: true,
-                strict: true,
-                ..of
-            },
-            Scope {
-                copies: true,
-                evictions: 1,
-                given_up: 1,
-                kinds: GET_SET_DELETE,
-                ..of
-            },
-            Scope {
                 racks: 3,
                 kinds: GET_SET_DELETE,
                 strict: true,

@@ -17,18 +17,9 @@
 use super::copying::Copying;
 use super::directory::Directory;
 use super::snoop::Snoop;
-use super::{Command, Heard, Next, Racks, Shown, Site, Start, Wish};
+use super::{Command, Heard, Kind, Next, Racks, Shown, Site, Start, Wish};
 use crate::locality::topology::RackId;
 use crate::stage::Stage;
-
-/// By which of the two a pool goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// [`snoop`](super::snoop).
-    Snoop,
-    /// [`directory`](super::directory).
-    Directory,
-}
 
 /// A command on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

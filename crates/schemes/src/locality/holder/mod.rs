@@ -16,13 +16,22 @@ mod machine;
 mod sites;
 pub mod snoop;
 
-pub use machine::{Kind, Machine};
+pub use machine::Machine;
 pub use sites::{Site, Sites};
 
 use super::topology::RackId;
 
 /// Times that a command is begun before it is given up as busy: others take the key all the time.
 pub const TRIES_MAX: u8 = 5;
+
+/// By which of the two a pool goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// [`snoop`](snoop).
+    Snoop,
+    /// [`directory`](directory).
+    Directory,
+}
 
 /// What an application wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
