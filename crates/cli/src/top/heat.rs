@@ -99,6 +99,7 @@ pub mod tests {
                 .into(),
             cachelets: 8,
             columns: columns.into(),
+            ..HeatView::default()
         }
     }
 
