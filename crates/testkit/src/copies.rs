@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Copies of the pool `main` are switched `on` or `off`, and so many proxies follow.
 ///
 /// # Panics
-/// If they do not within [`PATIENCE`].
+/// If they do not within `PATIENCE`.
 pub fn switch(coordinator: SocketAddr, to: &str, proxies: usize) {
     poll_until(PATIENCE, "copies to be switched", || {
         let (_, view) = http::get(coordinator, "/api/v1/bundles").ok()?;

@@ -73,7 +73,12 @@ pub(crate) fn begin_asked(core: &mut ProxyCore, now: Instant, question: Question
     let (unique, learnt) = known.map(|known| (known.unique, known.learnt_on)).unzip();
     let stage = stage(&core.pools, question.tag.pool);
     let begun = Machine::of_asked(racks.kind, wish, racks.racks, unique, stage);
-    begin(core, (now, now), begun, question, (key, learnt, None));
+    let of = Begun {
+        key,
+        learnt_on: learnt,
+        may_copy: None,
+    };
+    begin(core, (now, now), begun, question, of);
 }
 
 /// How far a pool over racks is on its way from a former one.
@@ -192,16 +197,30 @@ fn begin_read(
     }
     let stage = stage(&core.pools, question.tag.pool);
     let begun = Machine::of_read(racks.kind, racks.racks, found, stage);
-    begin(core, (now, asked), begun, question, (key, None, may_copy));
+    let of = Begun {
+        key,
+        learnt_on: None,
+        may_copy,
+    };
+    begin(core, (now, asked), begun, question, of);
 }
 
-/// Begins, unless there are too many: then its request has failed. The unique of its own item may have been learnt on a connection.
+/// What a command begins with.
+struct Begun {
+    key: Box<[u8]>,
+    /// The connection on which the unique of its own item was learnt.
+    learnt_on: Option<(BackendId, u64)>,
+    /// What another rack answers may be copied.
+    may_copy: Option<MayCopy>,
+}
+
+/// Begins, unless there are too many: then its request has failed.
 fn begin(
     core: &mut ProxyCore,
     (now, begun): (Instant, Instant),
     (machine, next): (Machine, Next),
     question: Question,
-    (key, learnt_on, may_copy): (Box<[u8]>, Option<(BackendId, u64)>, Option<MayCopy>),
+    of: Begun,
 ) {
     let tag = question.tag;
     let Some(racks) = core.pools.racks(tag.pool).cloned() else {
@@ -224,12 +243,12 @@ fn begin(
         machine,
         racks,
         question,
-        (key, version),
+        (of.key, version),
         holds_back,
         (begun, now, give_up),
     );
-    crossing.learn(own, learnt_on);
-    crossing.copied = may_copy;
+    crossing.learn(own, of.learnt_on);
+    crossing.copied = of.may_copy;
     let id = core.crossings.insert(crossing);
     go_on(core, now, id, next);
 }
