@@ -561,7 +561,8 @@ fn nothing_is_smuggled_behind_a_zero_byte_to_the_connection_that_all_share() {
 fn the_time_that_checking_a_password_takes_tells_nothing_of_it() {
     /// Of each kind in a round.
     const ATTEMPTS: usize = 2000;
-    const ROUNDS: usize = 5;
+    const ROUNDS_MIN: usize = 5;
+    const ROUNDS_MAX: usize = 20;
     // The longest there are: whoever compares until the first difference takes the longer, the more of it is right.
     let password = "p".repeat(254);
     let users: String = (0..256).map(|_| format!("{USER}:{password}q\n")).collect();
@@ -589,14 +590,19 @@ fn the_time_that_checking_a_password_takes_tells_nothing_of_it() {
                 writer.join().expect("no panic").expect("it reads");
                 processor_time(&scene.front) - before
             };
-            // The least of some rounds, in turn: what else the machine does makes some longer.
-            let rounds: Vec<_> = (0..ROUNDS)
-                .map(|_| (took(&nearly), took(&nothing)))
-                .collect();
-            let nearly = rounds.iter().map(|round| round.0).min().expect("rounds");
-            let nothing = rounds.iter().map(|round| round.1).min().expect("rounds");
-            let more = nearly as f64 / nothing as f64;
-            assert!((0.8..1.25).contains(&more), "{more}: {rounds:?}");
+            // The least of some rounds, in turn: what else the machine does makes some longer. On a busy machine it takes more of them until
+            // neither was disturbed; what takes longer by itself does so in each.
+            let mut rounds: Vec<_> = Vec::new();
+            loop {
+                rounds.push((took(&nearly), took(&nothing)));
+                let nearly = rounds.iter().map(|round| round.0).min().expect("rounds");
+                let nothing = rounds.iter().map(|round| round.1).min().expect("rounds");
+                let more = nearly as f64 / nothing as f64;
+                if rounds.len() >= ROUNDS_MIN && (0.8..1.25).contains(&more) {
+                    break;
+                }
+                assert!(rounds.len() < ROUNDS_MAX, "{more}: {rounds:?}");
+            }
         },
         |client| {
             let words = format!("{USER} {password}q");

@@ -27,9 +27,9 @@ pub const TRIES_MAX: u8 = 5;
 /// By which of the two a pool goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// [`snoop`](snoop).
+    /// [`snoop`].
     Snoop,
-    /// [`directory`](directory).
+    /// [`directory`].
     Directory,
 }
 

@@ -225,13 +225,19 @@ impl World {
             self.after(pause, Event::Led(Turn::Mischance(None)));
         }
         let any = Mischance::ALL[self.random.index(Mischance::ALL.len())];
-        let (former, own) = (self.some_server_of(true), self.some_server_of(false));
-        self.let_happen(chosen.unwrap_or(any), former, own);
+        self.let_happen(chosen.unwrap_or(any), None);
     }
 
-    /// Something goes wrong, with this former server or this one of the pool's own if it is one of servers.
-    pub(super) fn let_happen(&mut self, mischance: Mischance, former: usize, own: usize) {
+    /// Something goes wrong, with this server if it is one of its kind of servers.
+    pub(super) fn let_happen(&mut self, mischance: Mischance, with: Option<usize>) {
         let proxy = self.random.index(self.proxies.len());
+        let (mut former, mut own) = (self.some_server_of(true), self.some_server_of(false));
+        if let (Some(server), Some(led)) = (with, &self.led) {
+            match led.is_former(server) {
+                true => former = server,
+                false => own = server,
+            }
+        }
         let host = self.random.index(self.coordinator_host() + 1);
         let end = self.some_end(3);
         let back = self.time + self.random.between(1, 900) * MS;

@@ -65,22 +65,16 @@ impl World {
         if self.time >= self.plan.quiet_from() {
             return;
         }
-        let (mut former, mut own) = (self.some_server_of(true), self.some_server_of(false));
+        let with = self.random.chance(1, 2).then_some(server);
         let Some(led) = &mut self.led else {
             return;
         };
-        if self.random.chance(1, 2) {
-            match led.is_former(server) {
-                true => former = server,
-                false => own = server,
-            }
-        }
         if let Some(racks) = &mut led.racks {
             racks.last_step = step;
         }
         let moment = led.moment();
         if mischance.can_happen(led.kind(), moment) {
-            self.let_happen(mischance, former, own);
+            self.let_happen(mischance, with);
         }
     }
 
