@@ -261,13 +261,13 @@ fn are_short<const N: usize>(texts: [&String; N]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use evenkeel_control::hot_keys::LoadsView;
 
     const S1: (ServerId, &str, BootId) = (ServerId(1), "s1", BootId(7));
 
-    fn event(number: u64, served_after: Option<f64>) -> EventView {
+    pub(crate) fn event(number: u64, served_after: Option<f64>) -> EventView {
         EventView {
             worker: 0,
             number,

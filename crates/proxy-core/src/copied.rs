@@ -3,7 +3,7 @@
 use crate::bundles::Keeping;
 use crate::composed::parse_own;
 use crate::operations::Fetched;
-use crate::warm::fetched;
+use crate::warm::{fetched, is_stale};
 use evenkeel_protocol::{MetaReply, Request};
 use evenkeel_schemes::copies::{Header, lifetime};
 use evenkeel_schemes::mark::is_mark;
@@ -18,10 +18,9 @@ pub(crate) fn copy_of(
     unix: UnixSeconds,
     chance: u32,
 ) -> Option<Fetched> {
-    let is_stale = b"WXZ".iter().any(|&letter| reply.flags.has(letter));
     let unique = reply.flags.unsigned(b'c')?;
     let item = fetched(reply);
-    if is_stale || is_mark(item.flags) || item.value.len() > keeping.value_max {
+    if is_stale(reply) || is_mark(item.flags) || item.value.len() > keeping.value_max {
         return None;
     }
     let lives = lifetime(item.ttl, keeping.ttl, chance)?;

@@ -53,7 +53,7 @@ pub(crate) struct Crossing {
     /// What was fetched at the former pool, or is to be copied.
     fetched: Option<Fetched>,
     /// A read whose answer may be copied in the own rack.
-    pub copied: Option<MayCopy>,
+    pub may_copy: Option<MayCopy>,
     /// Its answer is to be copied, which this rack has given.
     pub copy_of: Option<RackId>,
     /// Whether the former pool had an item, which was deleted.
@@ -103,7 +103,7 @@ impl Crossing {
             asked: Vec::new(),
             then: None,
             fetched: None,
-            copied: None,
+            may_copy: None,
             copy_of: None,
             was_at_former: false,
             version,

@@ -8,6 +8,7 @@ use crate::composed::parse_own;
 use crate::routes::Rename;
 use crate::show;
 use crate::show::kinds::Show;
+use crate::warm::{flags_of, is_stale};
 use evenkeel_hotkeys::client::Answer;
 use evenkeel_protocol::compose::answer;
 use evenkeel_protocol::compose::answer::ItemFacts;
@@ -31,11 +32,10 @@ fn kept(flags: u32, value: &[u8]) -> Arc<[u8]> {
 /// What a read was answered: `None` if that does not tell all that another read may ask for, or if somebody was told to replace
 /// the value.
 pub(crate) fn of_answer(reply: &MetaReply<'_>) -> Option<Arc<[u8]>> {
-    let is_plain = !b"WXZ".iter().any(|&letter| reply.flags.has(letter));
-    let flags = u32::try_from(reply.flags.unsigned(b'f')?).ok()?;
+    let flags = flags_of(reply)?;
     reply
         .value
-        .filter(|_| is_plain)
+        .filter(|_| !is_stale(reply))
         .map(|value| kept(flags, value))
 }
 

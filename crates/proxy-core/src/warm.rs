@@ -121,12 +121,20 @@ fn exptime(ttl: Option<u64>, unix: UnixSeconds) -> i64 {
     }
 }
 
+/// The client flags that a reply tells, if it does.
+pub(crate) fn flags_of(reply: &MetaReply<'_>) -> Option<u32> {
+    let flags = reply.flags.unsigned(b'f')?;
+    u32::try_from(flags).ok()
+}
+
+/// Whether a reply says that the item is somebody's to replace.
+pub(crate) fn is_stale(reply: &MetaReply<'_>) -> bool {
+    b"WXZ".iter().any(|&letter| reply.flags.has(letter))
+}
+
 /// Whether a reply shows that a mark is there.
 pub(crate) fn is_marked(reply: &MetaReply<'_>) -> bool {
-    let flags = reply.flags.unsigned(b'f');
-    flags
-        .and_then(|flags| u32::try_from(flags).ok())
-        .is_some_and(mark::is_mark)
+    flags_of(reply).is_some_and(mark::is_mark)
 }
 
 /// What a step has come to. `None` where that is no answer to it.
@@ -158,11 +166,8 @@ fn is_ending(reply: &MetaReply<'_>) -> bool {
 
 /// What was fetched.
 pub(crate) fn fetched(reply: &MetaReply<'_>) -> Fetched {
-    let flags = reply.flags.unsigned(b'f');
     Fetched {
-        flags: flags
-            .and_then(|flags| u32::try_from(flags).ok())
-            .unwrap_or(0),
+        flags: flags_of(reply).unwrap_or(0),
         // `t-1` is for ever.
         ttl: reply.flags.unsigned(b't'),
         value: reply.value.unwrap_or_default().to_vec(),

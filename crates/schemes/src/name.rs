@@ -4,6 +4,8 @@
 //! memcached's protocol allows no control characters in keys ("Keys" in its `doc/protocol.txt`), although memcached stores them. So
 //! no application that keeps to it means such an item, and one that does not is refused where a pool uses names.
 
+use evenkeel_types::KeyHash;
+
 /// What every name begins with.
 pub const MARK: u8 = 1;
 
@@ -127,6 +129,14 @@ pub fn prefix<const N: usize>(kind: Kind, token: u128) -> [u8; N] {
         rest /= 64;
     }
     name
+}
+
+/// What stands before a key in the name of its note in a directory, in a pool of this name: pools that share a directory have different ones.
+pub fn note_prefix(pool: &str) -> [u8; Kind::Note.prefix_len()] {
+    /// The letters of a ring's incarnation. Those of a generation are 0.
+    const TOKEN_BITS: u32 = 48;
+    let token = KeyHash::of(pool.as_bytes()).0 & ((1 << TOKEN_BITS) - 1);
+    prefix(Kind::Note, token.into())
 }
 
 /// The number that letters of a token say, ten at most, its lowest six bits first. What is no letter counts as any.

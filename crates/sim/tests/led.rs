@@ -36,15 +36,15 @@ const PINS: [(Fault, u64); 6] = [
 
 /// The same where each has one.
 const PINS_OF_RINGS: [(Fault, u64); 9] = [
-    (Fault::AcknowledgedEarly, 215),
+    (Fault::AcknowledgedEarly, 43),
     (Fault::StageKept, 0),
-    (Fault::StepsRushed, 30),
-    (Fault::FillsUnguarded, 7),
+    (Fault::StepsRushed, 110),
+    (Fault::FillsUnguarded, 215),
     (Fault::MarksShown, 0),
     (Fault::FormerKept, 3),
-    (Fault::GenerationsReused, 80),
-    (Fault::MasksLeftOut, 65),
-    (Fault::OldRingKept, 9),
+    (Fault::GenerationsReused, 87),
+    (Fault::MasksLeftOut, 5),
+    (Fault::OldRingKept, 11),
 ];
 
 /// The same where each keeps copies.
@@ -53,7 +53,7 @@ const PINS_OF_COPIES: [(Fault, u64); 5] = [
     (Fault::StepsRushed, 20),
     (Fault::FillsUnguarded, 5),
     (Fault::CopiesLeft, 0),
-    (Fault::TokensReused, 3),
+    (Fault::TokensReused, 0),
 ];
 
 /// The same in racks, by notes and by a directory.

@@ -6,6 +6,7 @@ use crate::pool::MemcachedPool;
 use crate::show;
 use crate::show::Unfit;
 use crate::under_way::put::put;
+use crate::warm::{flags_of, is_stale};
 use crate::worker::ProxyCore;
 use evenkeel_hotkeys::plain::{Fill, Found, REPLICA_EXPTIME_SECS, Recaching};
 use evenkeel_protocol::compose::request as ask;
@@ -105,12 +106,11 @@ pub(crate) fn found<'a>(reply: &Reply<'a>) -> Found<'a> {
         Reply::Meta(meta) => meta,
         _ => return Found::Unknown,
     };
-    let recaching = match b"WXZ".iter().any(|&letter| meta.flags.has(letter)) {
+    let recaching = match is_stale(meta) {
         true => Recaching::Yes,
         false => Recaching::No,
     };
-    let flags = meta.flags.unsigned(b'f');
-    let flags = flags.and_then(|flags| u32::try_from(flags).ok());
+    let flags = flags_of(meta);
     let cas = meta.flags.unsigned(b'c').map(Version);
     match (meta.value, flags, cas) {
         (Some(value), Some(flags), cas) => Found::Value {

@@ -8,6 +8,7 @@ use crate::composed::{key_of_get, without_newline};
 use crate::crossings::Met;
 use crate::ids::BackendId;
 use crate::pipe::in_flight::{GroupKey, Progress, SPACE};
+use crate::pool::pools::Pools;
 use crate::profile::Heard;
 use crate::routes::Renames;
 use crate::show;
@@ -71,9 +72,8 @@ fn one_value(
         found,
         copy,
     };
-    let mut grains = core.pools.grains_of(tag.pool);
-    let mut carried = |key: GroupKey, outcome, bytes| {
-        if let Some(grains) = &mut grains {
+    let carried = |pools: &mut Pools, key: GroupKey, outcome, bytes| {
+        if let Some(grains) = pools.grains_of(tag.pool) {
             grains.count(key.hash.into(), tag.is_read, outcome, bytes);
         }
     };
@@ -102,7 +102,7 @@ fn one_value(
             if line[place.clone()] == *value.key {
                 break (key.slot, Some((key, len + raw.len())));
             }
-            carried(key, Tally::GetMiss, len);
+            carried(&mut core.pools, key, Tally::GetMiss, len);
             group.missed += 1;
             if asks_on {
                 core.crossings
@@ -137,8 +137,8 @@ fn one_value(
         false => Tally::GetHit,
     };
     request.saw(raw.len(), outcome);
-    if let (Some((key, bytes)), Some(grains)) = (key, core.pools.grains_of(tag.pool)) {
-        grains.count(key.hash.into(), tag.is_read, outcome, bytes);
+    if let Some((key, bytes)) = key {
+        carried(&mut core.pools, key, outcome, bytes);
     }
     let (Some(client), Some(shown_as)) = (client, shown_as) else {
         return Ok(());

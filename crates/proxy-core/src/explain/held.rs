@@ -11,7 +11,7 @@ use crate::failure::{NO_NAME, NO_NOTE};
 use crate::pipe::login;
 use crate::pool::racks::PoolRacks;
 use crate::ring::named;
-use crate::warm::is_marked;
+use crate::warm::{flags_of, is_marked};
 use crate::worker::ProxyCore;
 use core::time::Duration;
 use evenkeel_protocol::compose::request as ask;
@@ -108,10 +108,9 @@ impl HeldPlace {
 }
 
 fn item(meta: &MetaReply<'_>, value: &[u8]) -> Stands {
-    let flags = meta.flags.unsigned(b'f');
     Stands::Item {
         value_bytes: value.len(),
-        flags: flags.and_then(|flags| flags.try_into().ok()).unwrap_or(0),
+        flags: flags_of(meta).unwrap_or(0),
         // `t-1` is for ever.
         ttl_s: meta.flags.unsigned(b't'),
     }

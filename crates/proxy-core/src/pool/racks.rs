@@ -6,20 +6,10 @@ use crate::ring::named;
 use evenkeel_schemes::generation::{PREFIX_LEN, taken_apart};
 use evenkeel_schemes::locality::holder::{Kind, Racks, Site};
 use evenkeel_schemes::locality::topology::{Rack, RackId};
-use evenkeel_schemes::name::{self, prefix};
-use evenkeel_types::KeyHash;
+use evenkeel_schemes::name::{self, note_prefix};
 
 /// Bytes before a key in the name of its note in a directory.
 pub(crate) const NOTE_PREFIX_LEN: usize = name::Kind::Note.prefix_len();
-
-/// Bits of a note's token: the letters of a ring's incarnation. Those of a generation are 0.
-const NOTE_TOKEN_BITS: u32 = 48;
-
-/// What stands before a key in the name of its note, in a pool of this name.
-pub(crate) fn note_prefix(pool: &str) -> [u8; NOTE_PREFIX_LEN] {
-    let token = KeyHash::of(pool.as_bytes()).0 & ((1 << NOTE_TOKEN_BITS) - 1);
-    prefix(name::Kind::Note, token.into())
-}
 
 /// The pools that a command's sites are.
 pub(crate) struct Sites<'p> {

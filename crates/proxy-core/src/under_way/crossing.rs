@@ -248,7 +248,7 @@ fn begin(
         (begun, now, give_up),
     );
     crossing.learn(own, of.learnt_on);
-    crossing.copied = of.may_copy;
+    crossing.may_copy = of.may_copy;
     let id = core.crossings.insert(crossing);
     go_on(core, now, id, next);
 }

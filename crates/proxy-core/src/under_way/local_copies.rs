@@ -8,10 +8,10 @@ use crate::ids::PoolId;
 use crate::pool::pools::Pools;
 use crate::show::kinds::Show;
 use crate::stats::counters::ProxyStats;
-use crate::warm::fetched;
+use crate::warm::{fetched, flags_of, is_stale};
 use crate::worker::ProxyCore;
 use evenkeel_protocol::compose::answer;
-use evenkeel_protocol::{MetaReply, Reply, Value};
+use evenkeel_protocol::{Reply, Value};
 use evenkeel_schemes::locality::holder::{Machine, Next, Site, Wish};
 use evenkeel_schemes::locality::local_copies::{FarRead, VALUE_MAX, tag};
 use evenkeel_schemes::mark::Copied;
@@ -86,7 +86,8 @@ pub(crate) fn has_read(core: &mut ProxyCore, id: CrossingId, site: Site, reply: 
     let Some(crossing) = core.crossings.get_mut(id) else {
         return;
     };
-    let (Some(may), Site::Rack(holder), Reply::Meta(meta)) = (crossing.copied, site, reply) else {
+    let (Some(may), Site::Rack(holder), Reply::Meta(meta)) = (crossing.may_copy, site, reply)
+    else {
         return;
     };
     let Some(value) = meta
@@ -99,9 +100,8 @@ pub(crate) fn has_read(core: &mut ProxyCore, id: CrossingId, site: Site, reply: 
         core.counts.stats.local_copies_too_long += 1;
         return;
     }
-    let item = fetched(meta);
     let read = FarRead {
-        tag: tag(item.flags, value),
+        tag: tag(flags_of(meta).unwrap_or(0), value),
         asked: may.asked,
         met: may.met,
     };
@@ -110,13 +110,8 @@ pub(crate) fn has_read(core: &mut ProxyCore, id: CrossingId, site: Site, reply: 
     };
     if local.copies.has_read(hash_of(&crossing.key), read) && local.keeps() {
         crossing.copy_of = Some(holder);
-        core.crossings.keep(id, item);
+        core.crossings.keep(id, fetched(meta));
     }
-}
-
-/// Whether an item is somebody's to replace.
-fn is_stale(meta: &MetaReply<'_>) -> bool {
-    b"WXZ".iter().any(|&letter| meta.flags.has(letter))
 }
 
 /// A read is over: what is to be copied of its answer goes to the own place. `None` where nothing is.

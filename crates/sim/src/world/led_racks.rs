@@ -8,8 +8,7 @@ use evenkeel_proxy_core::{
     Holding, HoldingBy, OnDown, PoolConfig, PoolKind, ProxyConfig, Racks, ServerList,
 };
 use evenkeel_schemes::locality::topology::{Rack, Topology};
-use evenkeel_schemes::name::{Kind, prefix};
-use evenkeel_types::KeyHash;
+use evenkeel_schemes::name::note_prefix;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -61,9 +60,7 @@ impl LedRacks {
 
     /// What a key's note is called in the directory.
     pub fn note_of(&self, key: &[u8]) -> Vec<u8> {
-        let token = KeyHash::of(POOL.as_bytes()).0 & ((1 << 48) - 1);
-        let before: [u8; Kind::Note.prefix_len()] = prefix(Kind::Note, token.into());
-        [&before[..], key].concat()
+        [&note_prefix(POOL)[..], key].concat()
     }
 
     /// What the proxy of a rack is told.
@@ -112,11 +109,8 @@ impl LedRacks {
             let servers = server_list(self.servers - 1..self.servers);
             config.pools.push(pool(DIRECTORY.into(), servers));
         }
-        config.racks = Arc::new(Racks::new(
-            topology.clone(),
-            Some(id(rack)),
-            BTreeMap::new(),
-        ));
+        let own = Some(id(rack));
+        config.racks = Arc::new(Racks::new(topology, own, BTreeMap::new()));
         config.limits.item_size_max = ITEM_SIZE_MAX;
         config
     }

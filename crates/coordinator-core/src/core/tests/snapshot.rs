@@ -2,28 +2,10 @@
 
 use super::plans::Cluster;
 use super::*;
+use crate::cluster_hot_keys::tests::event;
 use crate::limits::{SETTINGS_EVENTS_MAX, SNAPSHOT_EVENTS_MAX};
-use evenkeel_control::hot_keys::{EventView, HotKeysNews, LoadsView};
+use evenkeel_control::hot_keys::HotKeysNews;
 use serde_json::json;
-
-fn event(number: u64) -> EventView {
-    EventView {
-        worker: 0,
-        number,
-        unix_ms: 1_000 * number,
-        age_ms: 0,
-        deed: "promoted".into(),
-        cause: "promoted".into(),
-        key: "k".into(),
-        gamma_before: 0,
-        gamma: 1,
-        key_rps: 1.0,
-        key_share: 0.5,
-        before: LoadsView::default(),
-        expected_rps: 1.0,
-        after: None,
-    }
-}
 
 #[test]
 fn it_says_what_the_calls_say_without_what_is_long() {
@@ -97,7 +79,7 @@ fn of_many_events_the_newest_are_told() {
     let mut world = World::new(1);
     let mut members = [server(1, 2)];
     world.send_current(&mut members);
-    let events = (1..=2 * SNAPSHOT_EVENTS_MAX as u64).map(event);
+    let events = (1..=2 * SNAPSHOT_EVENTS_MAX as u64).map(|number| event(number, None));
     members[0].hot_keys = Some(HotKeysNews {
         events: events.collect(),
         ..HotKeysNews::default()

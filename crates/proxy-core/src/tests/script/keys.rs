@@ -1,6 +1,5 @@
 //! What stands between braces, and how text becomes bytes.
 
-use crate::pool::racks::note_prefix;
 use crate::tests::world::{COPY_TOKEN, World, keys_of, placement};
 use crate::{Bundles, DEFAULT_POOL, ServerList};
 use evenkeel_control::bundles::COPIES_MAX;
@@ -10,6 +9,7 @@ use evenkeel_schemes::generation::name_prefix;
 use evenkeel_schemes::locality::local_copies::tag;
 use evenkeel_schemes::locality::topology::Rack;
 use evenkeel_schemes::mark::{self, Copied};
+use evenkeel_schemes::name::note_prefix;
 use evenkeel_schemes::stage::FORMER_UNIQUES;
 
 /// What names a ring in the names of its items: `{g2:k}` is what the item of `k` is called in generation 2, `{g2:k1}` that of `{k1}`.

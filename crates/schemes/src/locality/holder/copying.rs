@@ -25,15 +25,19 @@ pub(super) struct Copying {
 }
 
 impl Copying {
-    /// It starts.
-    pub fn start(kind: Kind, racks: Racks, holder: RackId) -> (Self, Next) {
-        let copying = Copying {
+    /// One that has not started.
+    pub fn new(kind: Kind, racks: Racks, holder: RackId) -> Self {
+        Copying {
             kind,
             racks,
             holder,
             at: At::Looking,
-        };
-        (copying, Next::ask(Command::Look, racks.own()))
+        }
+    }
+
+    /// It starts.
+    pub fn start(&mut self) -> Next {
+        Next::ask(Command::Look, self.racks.own())
     }
 
     /// Whether nothing is awaited.

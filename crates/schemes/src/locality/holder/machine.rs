@@ -70,7 +70,7 @@ impl Way {
         match self {
             Way::Snoop(way) => way.start(start),
             Way::Directory(way) => way.start(start),
-            Way::Copying(_) => Next::default(),
+            Way::Copying(way) => way.start(),
         }
     }
 
@@ -122,9 +122,11 @@ impl Machine {
 
     /// A [copy](crate::locality::local_copies) is to be kept of what this rack has answered to a read. Nothing is shown.
     pub fn of_copy(kind: Kind, racks: Racks, holder: RackId) -> (Self, Next) {
-        let mut machine = Machine::new((kind, racks), Wish::Read, None, Stage::Done);
-        let (way, next) = Copying::start(kind, racks, holder);
-        machine.way = Way::Copying(way);
+        let mut machine = Machine {
+            way: Way::Copying(Copying::new(kind, racks, holder)),
+            ..Machine::new((kind, racks), Wish::Read, None, Stage::Done)
+        };
+        let next = machine.way.start(Start::Anew);
         (machine, next)
     }
 

@@ -30,9 +30,12 @@ impl World {
             return;
         };
         led.followed = vec![Followed::default(); count];
-        self.after(1_000 * MS, Event::Led(Turn::Evict));
-        if !self.is_in_racks() {
+        let is_led = !self.is_in_racks();
+        if is_led {
             self.after(1_000 * MS, Event::Led(Turn::Operate));
+        }
+        self.after(1_000 * MS, Event::Led(Turn::Evict));
+        if is_led {
             self.note_stage_begun();
         }
         if self.plan.swarm.hazards != Hazards::default() {
