@@ -173,12 +173,12 @@ impl Ground {
         api_of(&self.coordinator.address.to_string())
     }
 
-    /// A count of all proxies together.
-    pub fn count(&self, name: &str) -> anyhow::Result<u64> {
+    /// A count of this list of `stats`, of all proxies together.
+    pub fn count(&self, list: &str, name: &str) -> anyhow::Result<u64> {
         let counts = self
             .proxies
             .iter()
-            .map(|proxy| proxy.stats("proxy")?.number(name));
+            .map(|proxy| proxy.stats(list)?.number(name));
         counts.sum()
     }
 

@@ -58,6 +58,8 @@ struct Cell {
     /// Copies that were shown and stored, of all hits.
     shown: f64,
     stored: f64,
+    /// The part of the commands that were refused, because other racks kept changing their keys.
+    busy: f64,
 }
 
 fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
@@ -90,7 +92,7 @@ fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     report.tables.push(table(&cells));
     report.claims = claims(&cells);
     report.notes.push(
-        "Reads near are the hits that the own rack has answered, be it the holder or by a copy. Means are of all commands.".into(),
+        "Reads near are the hits that the own rack has answered, be it the holder or by a copy. Means are of all commands. A write is busy when other racks have changed its key four times while it was on its way.".into(),
     );
     Ok(report)
 }
@@ -134,7 +136,7 @@ fn claims(cells: &[Cell]) -> Vec<Claim> {
 fn table(cells: &[Cell]) -> Table {
     let mut table = Table::new(
         "Reads near, and what a command takes",
-        "architecture|reads|copies may be|reads near|mean, ms|p99, ms|answered by copies|copies stored, of hits",
+        "architecture|reads|copies may be|reads near|mean, ms|p99, ms|answered by copies|copies stored, of hits|busy",
     );
     for cell in cells {
         table.row([
@@ -146,6 +148,7 @@ fn table(cells: &[Cell]) -> Table {
             format!("{:.1}", cell.p99_ms),
             format!("{:.1} %", 100.0 * cell.shown),
             format!("{:.2} %", 100.0 * cell.stored),
+            format!("{:.2} %", 100.0 * cell.busy),
         ]);
     }
     table
@@ -189,13 +192,13 @@ fn cell(
     ensure!(stored == KEYS, "{stored} keys were stored");
     under_load(run, &ground, (1, 0.0), BEFORE)?;
     let names = [
-        "get_hits",
-        "crossing_hits",
-        "local_copies_shown",
-        "local_copies_stored",
+        ("", "get_hits"),
+        ("proxy", "crossing_hits"),
+        ("proxy", "local_copies_shown"),
+        ("proxy", "local_copies_stored"),
     ];
     let count = || {
-        let counts = names.map(|name| ground.count(name));
+        let counts = names.map(|(list, name)| ground.count(list, name));
         counts.into_iter().collect::<anyhow::Result<Vec<_>>>()
     };
     let before = count()?;
@@ -216,6 +219,7 @@ fn cell(
         p99_ms: latency.latency_us_p99 / 1000.0,
         shown: of_hits(2),
         stored: of_hits(3),
+        busy: stats.counters.errors as f64 / stats.counters.requests.max(1) as f64,
     })
 }
 
@@ -246,9 +250,8 @@ fn under_load(
     }
     let counters = &stats.counters;
     ensure!(
-        counters.errors == 0 && counters.wrong_values == 0,
-        "{} errors and {} wrong values",
-        counters.errors,
+        counters.wrong_values == 0,
+        "{} wrong values",
         counters.wrong_values
     );
     Ok(stats)

@@ -203,7 +203,7 @@ fn cost(
     ensure!(stored == KEYS, "{stored} keys were stored");
     let (before, _) = under_load(run, &ground, 1, duration, None)?;
     let (begun, warming) = under_load(run, &ground, 2, duration, Some(Stage::Warming))?;
-    let former_hits = ground.count("former_hits")?;
+    let former_hits = ground.count("proxy", "former_hits")?;
     let (ended, done) = under_load(run, &ground, 3, duration, Some(Stage::Done))?;
     Ok(Cost {
         from,
