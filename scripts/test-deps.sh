@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests compare with: memcached, libmemcached's tools, twemproxy, Redis, etcd, clients in Python and Go,
-# and a MediaWiki; and what makes the web page and looks at it: Node.js and Chromium.
+# and a MediaWiki; Prometheus' tool; and what makes the web page and looks at it: Node.js and Chromium.
 # With --all also the clients in JavaScript, Ruby, PHP and Java, which `make conformance` runs.
 . "$(dirname "$0")/lib.sh"
 
@@ -14,6 +14,7 @@ need_program redis-server redis-server
 need_program etcd etcd-server
 need_program go golang-go
 need_program openssl openssl
+need_program promtool prometheus
 need_program unshare util-linux
 # As root it may not be on the PATH of users.
 [ -x /usr/sbin/ip ] || need_program ip iproute2

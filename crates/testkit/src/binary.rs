@@ -16,6 +16,7 @@ use std::sync::OnceLock;
 /// Debian packages of the programs that tests start, for the message when one is missing.
 const PACKAGES: &[(&str, &str)] = &[
     ("memcached", "memcached"),
+    ("promtool", "prometheus"),
     ("memccapable", "libmemcached-tools"),
     ("go", "golang-go"),
     ("openssl", "openssl"),
