@@ -19,6 +19,7 @@ use evenkeel_protocol::{
 };
 use evenkeel_proxy_core::limits::{BACKEND_BYTES_MAX, OUT_CLOSE};
 use evenkeel_proxy_core::{
+    Cause,
     BackendId, ClientId, Failover, MapSource, OnDown, Output, PoolKind, PoolSettings, ProcessStats,
     ProxyConfig, ProxyCore, ServerList,
 };
@@ -318,7 +319,7 @@ impl<'a> World<'a> {
             Step::Answer => self.answer(),
             Step::CloseServer(server) => {
                 if let Some(id) = self.forget(server) {
-                    self.core.backend_lost(self.now, id);
+                    self.core.backend_lost(self.now, id, Cause::Closed);
                 }
             }
             Step::Policy { server, policy } => self.servers[server].policy = policy,
@@ -466,7 +467,7 @@ impl<'a> World<'a> {
                     }
                     Policy::Refuses => {
                         self.forget(server);
-                        self.core.backend_lost(self.now, id);
+                        self.core.backend_lost(self.now, id, Cause::Refused);
                     }
                     Policy::Hangs => {}
                 }
@@ -494,7 +495,7 @@ impl<'a> World<'a> {
                 self.core.answer_own_address(self.now, ticket, "proxy", 1);
             }
             Output::ResetStats => self.core.reset_stats(),
-            Output::Log(_) | Output::Profile(_) => {}
+            Output::ServerState(_) | Output::Log(_) | Output::Profile(_) => {}
         }
     }
 

@@ -58,6 +58,19 @@ export interface HotKey {
   replicas_since_unix_s: number | null;
 }
 
+/** A key that gets much and has no copies. */
+export interface HottestKey {
+  server: string;
+  worker: number;
+  key: string;
+  gets_per_s: number;
+  sets_per_s: number;
+  bytes_per_s: number;
+  load_rps: number;
+  share: number;
+  why: string;
+}
+
 export interface Spread {
   load_max: number;
   load_mean: number;
@@ -141,7 +154,7 @@ export interface Snapshot {
   servers: { epoch: number; servers: (Server & { id: number })[] };
   loads: { servers: ServerLoad[]; workers: Worker[]; quarantined: unknown[] };
   proxies: { epoch: number; proxies: Proxy[] };
-  hot_keys: { keys: HotKey[]; keys_left_out: number };
+  hot_keys: { keys: HotKey[]; keys_left_out: number; hottest: HottestKey[] };
   settings: { hot_keys: string };
   settings_events: SettingsEvent[];
   events: MapEvent[];

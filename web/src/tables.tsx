@@ -16,11 +16,12 @@ export function HotKeys({ seen }: { seen: Snapshot }) {
   const names = new Map(seen.servers.servers.map((it) => [it.id, it.name]));
   const shown = seen.hot_keys.keys.slice(0, KEYS_SHOWN);
   const more = seen.hot_keys.keys.length + seen.hot_keys.keys_left_out - shown.length;
+  const alone = seen.hot_keys.hottest.slice(0, KEYS_SHOWN - shown.length);
   return (
     <section class="card" aria-labelledby="keys-title">
       <h2 id="keys-title">Hottest keys</h2>
-      {shown.length === 0 ? (
-        <p class="empty">{noKeys(seen)}</p>
+      {shown.length + alone.length === 0 ? (
+        <p class="empty">No key was asked for lately.</p>
       ) : (
         <div class="scroll">
           <table class="keys">
@@ -30,7 +31,7 @@ export function HotKeys({ seen }: { seen: Snapshot }) {
                 <th>Home</th>
                 <th class="number">Requests/s</th>
                 <th class="number">Copies</th>
-                <th>Since</th>
+                <th>Since, or why not</th>
               </tr>
             </thead>
             <tbody>
@@ -50,19 +51,26 @@ export function HotKeys({ seen }: { seen: Snapshot }) {
                   </tr>
                 );
               })}
+              {alone.map((key) => (
+                <tr key={`${key.server} ${key.key}`}>
+                  <td class="key" title={key.key}>
+                    {shortened(key.key)}
+                  </td>
+                  <td>{nameOf(key)}</td>
+                  <td class="number" title={`${count(key.gets_per_s)} gets, ${count(key.sets_per_s)} sets, ${bytes(key.bytes_per_s)} a second`}>
+                    {count(key.load_rps)}
+                  </td>
+                  <td class="number">0</td>
+                  <td>{key.why}</td>
+                </tr>
+              ))}
             </tbody>
           </table>
         </div>
       )}
-      {more > 0 && <p class="more">and {count(more)} more</p>}
+      {more > 0 && <p class="more">and {count(more)} more with copies</p>}
     </section>
   );
-}
-
-function noKeys(seen: Snapshot): string {
-  if (seen.settings.hot_keys === 'off') return 'Hot keys are neither looked for nor copied: hot_keys is off. evenkeel settings set hot_keys=on changes it.';
-  const busiest = Math.max(0, ...seen.loads.workers.map((it) => it.busy));
-  return `No key stands out. Workers look for hot keys when they are busy (from 30 % on); the busiest is at ${percent(busiest)}.`;
 }
 
 export function Servers({ seen }: { seen: Snapshot }) {

@@ -24,7 +24,7 @@ function snapshot(workers: Worker[]): Snapshot {
     servers: { epoch: 3, servers: names.map(server) },
     loads: { servers: names.map((server) => ({ server, unusable: null, memory_limit_bytes: 1, memory_bytes: 1 })), workers, quarantined: [] },
     proxies: { epoch: 3, proxies: [] },
-    hot_keys: { keys: [], keys_left_out: 0 },
+    hot_keys: { keys: [], keys_left_out: 0, hottest: [] },
     settings: { hot_keys: 'on' },
     settings_events: [],
     events: [],

@@ -4,16 +4,20 @@ use anyhow::Context;
 use clap::ValueEnum;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Row, Table};
+use evenkeel_coordinator::DEFAULT_LISTEN;
 use evenkeel_member::access::{Access, AccessArgs};
 use evenkeel_member::client::ApiClient;
 use evenkeel_runtime::UsageError;
 use serde::Serialize;
 use std::io::{self, Write};
 
+/// Names the coordinators of this machine's servers and proxies, and of commands.
+const COORDINATOR_VARIABLE: &str = "EVENKEEL_COORDINATOR";
+
 /// The coordinator that a command asks which has commands of its own.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CoordinatorArgs {
-    /// Whom to ask
+    /// Whom to ask [default: the first of EVENKEEL_COORDINATOR, or 127.0.0.1:11210]
     #[arg(long, value_name = "URL", global = true)]
     pub coordinator: Option<String>,
 
@@ -28,13 +32,8 @@ pub struct ServerArgs {
     /// The server, by the name that `evenkeel top` shows
     pub server: String,
 
-    /// Whom to ask
-    #[arg(long, value_name = "URL")]
-    pub coordinator: String,
-
-    /// How the coordinator lets this command in
     #[command(flatten)]
-    pub access: AccessArgs,
+    coordinator: CoordinatorArgs,
 }
 
 /// How figures are printed.
@@ -50,20 +49,26 @@ impl CoordinatorArgs {
     /// A client of that coordinator. Does not connect yet.
     ///
     /// # Errors
-    /// The address is missing or none, or a file cannot be used.
+    /// The address is none, or a file cannot be used.
     pub fn client(&self) -> Result<ApiClient, UsageError> {
-        client(self.address()?, &self.access)
+        client(&self.address(), &self.access)
     }
 
     /// Where it is.
-    ///
-    /// # Errors
-    /// Nobody has said.
-    pub fn address(&self) -> Result<&str, UsageError> {
-        // An option that stands behind commands of a command, too, cannot be required.
-        let address = self.coordinator.as_deref();
-        address.ok_or_else(|| UsageError("--coordinator URL is missing".to_owned()))
+    pub fn address(&self) -> String {
+        self.coordinator.clone().unwrap_or_else(usual_coordinator)
     }
+}
+
+/// The coordinator that is asked where the command line names none: the first that the environment names, or one of this machine.
+pub fn usual_coordinator() -> String {
+    let named = std::env::var(COORDINATOR_VARIABLE).unwrap_or_default();
+    first_of(&named).unwrap_or(DEFAULT_LISTEN).to_owned()
+}
+
+/// The first of addresses that commas separate.
+fn first_of(list: &str) -> Option<&str> {
+    list.split(',').map(str::trim).find(|one| !one.is_empty())
 }
 
 impl ServerArgs {
@@ -72,7 +77,7 @@ impl ServerArgs {
     /// # Errors
     /// The address is none, or a file cannot be used.
     pub fn client(&self) -> Result<ApiClient, UsageError> {
-        client(&self.coordinator, &self.access)
+        self.coordinator.client()
     }
 }
 
@@ -81,7 +86,10 @@ impl ServerArgs {
 /// # Errors
 /// The address is none, or a file cannot be used.
 pub fn client(address: &str, access: &AccessArgs) -> Result<ApiClient, UsageError> {
-    let access = Access::load(access).map_err(UsageError)?;
+    let (access, warning) = Access::load(access).map_err(UsageError)?;
+    if let Some(warning) = warning {
+        eprintln!("evenkeel: {warning}");
+    }
     ApiClient::with_access(address, &access).map_err(|error| UsageError(error.to_string()))
 }
 

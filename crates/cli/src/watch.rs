@@ -16,19 +16,22 @@ const LINES_MAX: usize = 100_000;
 /// The lists that are asked for. Servers that are not Evenkeel's know the first alone and say so of the others.
 const QUESTIONS: &[u8] = b"stats\r\nstats evenkeel\r\nstats hotkeys\r\n";
 
-/// A key that its server replicates.
+/// A key that its server replicates, or one that gets much and is not replicated.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HotKey {
     /// The key, with unprintable bytes escaped.
     pub key: String,
     /// Name of its home, where somebody has said which server this is.
     pub home: String,
-    /// `HOT`, `HOT_PENDING` or `COLD_PENDING`.
+    /// `HOT`, `HOT_PENDING` or `COLD_PENDING`; `COLD` for one without replicas.
     pub state: String,
     /// Reads a second at all copies together, as its home estimates.
     pub requests_per_second: f64,
     /// Copies besides the home's.
     pub replicas: usize,
+    /// Why nothing is done about one without replicas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// What a server has counted since it started, or between two looks.
@@ -243,7 +246,7 @@ pub fn read_list(reader: &mut impl BufRead, mut take: impl FnMut(&str, &str)) ->
     Err(io::ErrorKind::InvalidData.into())
 }
 
-/// `state=HOT rps=812 gamma=3 shadows=1/0,2/1,3/0`; nothing for a key without replicas.
+/// `state=HOT rps=812 gamma=3 shadows=1/0,2/1,3/0` of a key with replicas, `state=COLD gets=40 sets=2 … why=…` of one that gets much.
 fn parse_hot_key(key: &str, facts: &str) -> Option<HotKey> {
     let mut hot = HotKey {
         key: key.to_owned(),
@@ -251,16 +254,23 @@ fn parse_hot_key(key: &str, facts: &str) -> Option<HotKey> {
         state: String::new(),
         requests_per_second: 0.0,
         replicas: 0,
+        why: None,
     };
+    let (facts, why) = match facts.split_once(" why=") {
+        Some((facts, why)) => (facts, Some(why.to_owned())),
+        None => (facts, None),
+    };
+    hot.why = why;
     for (name, value) in facts.split(' ').filter_map(|fact| fact.split_once('=')) {
         match name {
             "state" => value.clone_into(&mut hot.state),
             "rps" => hot.requests_per_second = value.parse().ok()?,
+            "gets" | "sets" => hot.requests_per_second += value.parse::<f64>().ok()?,
             "gamma" => hot.replicas = value.parse().ok()?,
             _ => {}
         }
     }
-    (hot.replicas > 0).then_some(hot)
+    (hot.replicas > 0 || hot.why.is_some()).then_some(hot)
 }
 
 #[cfg(test)]
@@ -278,6 +288,11 @@ mod tests {
             parse_hot_key("k", "state=COLD rps=1 gamma=0 shadows="),
             None
         );
+        let why = "its worker is 4 % busy, and looks from 30 %";
+        let facts = format!("state=COLD gets=40 sets=2 bytes=9 share=0.1 why={why}");
+        let cold = parse_hot_key("k", &facts).unwrap();
+        assert_eq!((cold.requests_per_second, cold.replicas), (42.0, 0));
+        assert_eq!(cold.why.as_deref(), Some(why));
     }
 
     /// A server that gives each connection one answer of `requests` requests.

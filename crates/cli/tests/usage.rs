@@ -34,7 +34,6 @@ fn bad_flags_are_named() {
     refused(&["serve"], &["serve", "server"]);
     refused(&["bench", "run"], &["--target"]);
     refused(&["bench", "find"], &["--target", "--slo"]);
-    refused(&["changes"], &["--coordinator"]);
     refused(
         &["changes", "begin", "main", "--to", "warming"],
         &["--proxies"],
@@ -44,15 +43,46 @@ fn bad_flags_are_named() {
         &["closing", "warming"],
     );
     refused(&["proxies", "remove"], &["NAME"]);
-    refused(&["ring"], &["--coordinator"]);
     refused(
         &["ring", "move", "main", "--from", "a", "--to", "b"],
         &["--grains", "--proxies"],
     );
     refused(&["ring", "withdraw"], &["POOL"]);
-    refused(&["bundle"], &["--coordinator"]);
     refused(&["bundle", "on", "main"], &["--proxies"]);
     refused(&["bundle", "off", "--proxies", "1"], &["POOL"]);
+}
+
+/// The environment names several, of which the first is asked; nobody is there.
+#[test]
+fn commands_find_the_coordinator_by_the_environment() {
+    for command in [
+        "changes",
+        "ring",
+        "bundle",
+        "cachelets",
+        "plans",
+        "settings",
+        "top",
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_evenkeel"))
+            .args(
+                [command]
+                    .iter()
+                    .chain(&["--once"][..usize::from(command == "top")]),
+            )
+            .env(
+                "EVENKEEL_COORDINATOR",
+                "http://127.0.0.1:1,http://127.0.0.1:2",
+            )
+            .output()
+            .expect("the program was built for this test");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command}: {told}");
+        assert!(
+            told.contains("http://127.0.0.1:1 cannot be reached"),
+            "{command}: {told}"
+        );
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use evenkeel_testkit::{Client, evenkeel, poll_until};
+use evenkeel_testkit::{Client, Cluster, ClusterOptions, evenkeel, poll_until};
 
 /// Where Debian's memcached package puts it.
 const TOOL: &str = "/usr/share/memcached/scripts/memcached-tool";
@@ -138,4 +138,40 @@ fn the_memory_limit_changes_under_load() {
     assert_eq!(stats["limit_maxbytes"], (16 << 20).to_string());
     assert_ne!(stats["evictions"], "0");
     assert_eq!(client.set("still", b"here"), "STORED");
+}
+
+/// A cluster with next to nothing to do tells its hottest key and why nothing is done about it; its coordinator says who has
+/// come and what was changed by whom.
+#[test]
+fn a_calm_cluster_shows_its_hottest_key_and_logs_what_changes() {
+    let cluster = Cluster::start(ClusterOptions::nobody_dies());
+    let coordinator = cluster.coordinator_url();
+    let mut client = cluster.proxy_client();
+    assert_eq!(client.set("favourite", b"v"), "STORED");
+    let hottest = poll_until(END_DEADLINE, "the hottest key to be told", || {
+        (0..20).for_each(|_| drop(client.get("favourite")));
+        let (_, body) = cluster.http_get("/api/v1/hotkeys").ok()?;
+        let view: serde_json::Value = serde_json::from_str(&body).ok()?;
+        let first = view["hottest"].get(0)?.clone();
+        (first["key"] == "favourite" && first["gets_per_s"].as_f64()? > 1.0).then_some(first)
+    });
+    let why = hottest["why"].as_str().expect("words");
+    assert!(
+        why.starts_with("its worker ") || why.starts_with("no coordinator "),
+        "{why}"
+    );
+    let home = hottest["server"].as_str().expect("a name");
+    let top = evenkeel::run(&["top", "--once", "--coordinator", &coordinator]);
+    let shown = String::from_utf8_lossy(&top.stdout).into_owned();
+    assert!(shown.contains(&format!("favourite at {home}: ")), "{shown}");
+
+    cluster.change_settings(r#"{"hot_keys":"observe"}"#);
+    let said = cluster.coordinator.await_stderr("a setting was changed");
+    for line in [
+        " INFO evenkeel coordinator: map created servers=s1,s2,s3 cachelets=",
+        " INFO evenkeel coordinator: an operator asks from=127.0.0.1 method=PUT path=/api/v1/settings",
+        " INFO evenkeel coordinator: a setting was changed setting=hot_keys from=on to=observe",
+    ] {
+        assert!(said.contains(line), "{line} in\n{said}");
+    }
 }

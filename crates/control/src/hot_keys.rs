@@ -5,6 +5,7 @@
 
 use evenkeel_hotkeys::ages::Ages;
 use evenkeel_hotkeys::config::Mode;
+use evenkeel_hotkeys::hottest::{Hottest, HottestKey};
 use evenkeel_hotkeys::log::{EFFECT_AFTER, Loads, LogEntry};
 use evenkeel_hotkeys::server::{HotKeyInfo, HotKeys};
 use evenkeel_types::printable;
@@ -17,6 +18,12 @@ pub const NEWS_KEY_BYTES_MAX: usize = 24 << 10;
 
 /// Bytes that log entries take in a server's news, likewise.
 pub const NEWS_EVENT_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes that keys without replicas take in a server's news, likewise: ten of usual length.
+pub const NEWS_HOTTEST_BYTES_MAX: usize = 5 << 10;
+
+/// Keys with most gets, most sets and most bytes that a worker tells of, each.
+const HOTTEST_TOLD: usize = 10;
 
 /// For how long an entry of the log is told again with each heartbeat, of which some may be lost; and
 /// again when its effect is known.
@@ -48,6 +55,9 @@ pub struct WorkerHotKeys {
     pub tracked: usize,
     /// Keys, the greatest load first.
     pub keys: Vec<KeyView>,
+    /// The keys that get most and have no replicas, the greatest load first.
+    #[serde(default)]
+    pub hottest: Vec<HottestView>,
     /// The log, oldest entry first.
     pub events: Vec<EventView>,
     /// Entries that the log no longer has.
@@ -92,6 +102,27 @@ pub struct KeyView {
     /// Where they would be, if it is observed and would have some.
     #[serde(default)]
     pub proposed: Vec<WorkerRef>,
+}
+
+/// A key that gets much, and why nothing is done about it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HottestView {
+    /// The worker that is its home.
+    pub worker: u16,
+    /// The key, as in [`KeyView::key`].
+    pub key: String,
+    /// Reads per second.
+    pub gets_per_s: f64,
+    /// Writes per second.
+    pub sets_per_s: f64,
+    /// Bytes of values read and written per second.
+    pub bytes_per_s: f64,
+    /// What that adds to the load, in small requests per second.
+    pub load_rps: f64,
+    /// The part of its worker's requests.
+    pub share: f64,
+    /// Why it has no replicas, in words.
+    pub why: String,
 }
 
 /// An entry of the log.
@@ -157,6 +188,9 @@ pub struct HotKeysNews {
     /// Such keys that found no room.
     #[serde(default)]
     pub keys_left_out: u64,
+    /// Other keys that get most, the greatest load first, as far as there is room.
+    #[serde(default)]
+    pub hottest: Vec<HottestView>,
     /// Entries of the logs that are new, or whose effect is.
     pub events: Vec<EventView>,
 }
@@ -186,7 +220,12 @@ pub struct ReplicaView {
 
 impl WorkerHotKeys {
     /// Describes a worker: all tracked keys, or only those that have replicas or would have them.
-    pub fn of(worker: u16, now: Now, hot: &HotKeys, only_spread: bool) -> Self {
+    pub fn of(
+        worker: u16,
+        now: Now,
+        (hot, hottest): (&HotKeys, &Hottest),
+        only_spread: bool,
+    ) -> Self {
         let list = match only_spread {
             true => hot.list_spread(),
             false => hot.list(),
@@ -204,6 +243,7 @@ impl WorkerHotKeys {
             load: loads.into(),
             expected_rps: (loads.served - given).max(0.0),
             tracked: hot.tracked_count(),
+            hottest: hottest_of(worker, now.monotonic, hot, hottest),
             keys: list
                 .into_iter()
                 .map(|info| KeyView::of(worker, now.monotonic, info))
@@ -272,6 +312,12 @@ impl KeyView {
     }
 }
 
+impl HottestView {
+    fn json_bytes(&self) -> usize {
+        json_len(&self.key) + self.why.len() + VIEW_BYTES / 2
+    }
+}
+
 impl EventView {
     fn of(worker: u16, now: Now, entry: &LogEntry) -> Self {
         let age_ms = millis(now.monotonic.since(entry.at));
@@ -309,8 +355,9 @@ impl EventView {
 impl HotKeysNews {
     /// What is new of all workers of a server, as far as there is room for it.
     pub fn of(workers: Vec<WorkerHotKeys>) -> Self {
-        let (mut keys, mut events) = (Vec::new(), Vec::new());
+        let (mut keys, mut events, mut hottest) = (Vec::new(), Vec::new(), Vec::new());
         for worker in workers {
+            hottest.extend(worker.hottest);
             keys.extend(worker.keys.into_iter().filter(KeyView::is_spread));
             events.extend(worker.events.into_iter().filter(EventView::is_news));
         }
@@ -322,11 +369,60 @@ impl HotKeysNews {
         keep_within(&mut keys, NEWS_KEY_BYTES_MAX, KeyView::json_bytes);
         keep_within(&mut events, NEWS_EVENT_BYTES_MAX, EventView::json_bytes);
         events.reverse();
+        hottest.sort_by(|a: &HottestView, b: &HottestView| b.load_rps.total_cmp(&a.load_rps));
+        keep_within(
+            &mut hottest,
+            NEWS_HOTTEST_BYTES_MAX,
+            HottestView::json_bytes,
+        );
         HotKeysNews {
+            hottest,
             keys_left_out: (found - keys.len()) as u64,
             keys,
             events,
         }
+    }
+}
+
+/// The keys of a worker that get most and have no replicas.
+fn hottest_of(worker: u16, now: Instant, hot: &HotKeys, hottest: &Hottest) -> Vec<HottestView> {
+    let loads = hot.loads();
+    let list = hottest.list(now, HOTTEST_TOLD).into_iter();
+    let alone = list.filter(|it| !hot.has_replicas(it.hash, &it.key));
+    alone
+        .map(|it| HottestView {
+            worker,
+            why: why_nothing(hot, &loads, &it),
+            key: printable(&it.key),
+            gets_per_s: it.gets,
+            sets_per_s: it.sets,
+            bytes_per_s: it.bytes,
+            load_rps: it.load,
+            share: it.share,
+        })
+        .collect()
+}
+
+/// Why a key has no replicas: the first thing that stands against it.
+fn why_nothing(hot: &HotKeys, loads: &Loads, key: &HottestKey) -> String {
+    let config = hot.config();
+    let (busy, busy_min) = (100.0 * loads.busy, 100.0 * config.trigger.busy_min);
+    let is_alone = loads.mean.is_none();
+    if hot.mode() == Mode::Off {
+        "hot keys are switched off".into()
+    } else if is_alone {
+        "no coordinator has told what other servers carry".into()
+    } else if !hot.is_triggered() && loads.busy < config.trigger.busy_min {
+        format!("its worker is {busy:.0} % busy, and looks from {busy_min:.0} %")
+    } else if !hot.is_triggered() {
+        "its worker carries no more than others".into()
+    } else if key.gets < config.write_weight * key.sets {
+        "it is written too much".into()
+    } else if key.share < config.hot_share {
+        let (share, hot_share) = (100.0 * key.share, 100.0 * config.hot_share);
+        format!("it has {share:.1} % of its worker's load, hot is {hot_share:.1} %")
+    } else {
+        "it is looked at".into()
     }
 }
 
@@ -408,6 +504,7 @@ mod tests {
             expected_rps: 0.0,
             tracked: 0,
             keys,
+            hottest: Vec::new(),
             events,
             events_overwritten: 0,
             copies_behind: AgesView::default(),
@@ -460,5 +557,34 @@ mod tests {
         assert_eq!(news.events.last().map(|e| e.number), Some(99));
         let bytes = serde_json::to_string(&news).expect("JSON").len();
         assert!(bytes <= NEWS_KEY_BYTES_MAX + NEWS_EVENT_BYTES_MAX + 100);
+    }
+
+    #[test]
+    fn the_hottest_of_all_workers_are_told_as_far_as_there_is_room() {
+        let hottest = |load_rps: f64, len: usize| HottestView {
+            worker: u16::MAX,
+            key: "\"".repeat(len),
+            gets_per_s: load_rps / 3.0e10,
+            sets_per_s: load_rps / 3.0,
+            bytes_per_s: load_rps / 3.0e-10,
+            load_rps,
+            share: 1.0 / 3.0,
+            why: "it has 0.1 % of its worker's load, hot is 1.0 %".into(),
+        };
+        let json = |it: &HottestView| serde_json::to_string(it).expect("JSON").len();
+        let long = hottest(1.0e300 / 3.0, 250);
+        assert!(json(&long) <= long.json_bytes(), "{}", json(&long));
+        let of = |loads: &[f64], len| WorkerHotKeys {
+            hottest: loads.iter().map(|&load| hottest(load, len)).collect(),
+            ..worker(Vec::new(), Vec::new())
+        };
+        let news = HotKeysNews::of(vec![of(&[1.0, 5.0], 1), of(&[3.0], 1)]);
+        let loads: Vec<f64> = news.hottest.iter().map(|it| it.load_rps).collect();
+        assert_eq!(loads, [5.0, 3.0, 1.0]);
+        let many: Vec<f64> = (0..100).map(f64::from).collect();
+        let news = HotKeysNews::of(vec![of(&many, 250)]);
+        assert_eq!(news.hottest[0].load_rps, 99.0);
+        let bytes = serde_json::to_string(&news.hottest).expect("JSON").len();
+        assert!(bytes <= NEWS_HOTTEST_BYTES_MAX + 100);
     }
 }

@@ -1,16 +1,17 @@
 //! What servers have told of their hot keys, put together. Nothing here is saved or decides anything:
 //! it is for people.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use evenkeel_hotkeys::config::Mode;
 use evenkeel_hotkeys::gain::{Spread, max_over_mean, spread_loads};
 use evenkeel_types::{BootId, ServerId, UnixSeconds, WorkerRef};
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{HOT_EVENTS_MAX, HOT_KEY_TEXT_LEN_MAX};
+use crate::limits::{HOT_EVENTS_MAX, HOT_KEY_TEXT_LEN_MAX, HOTTEST_MAX};
 use crate::members::Members;
-use evenkeel_control::hot_keys::{EventView, HotKeysNews, KeyView};
+use crate::recent::Recent;
+use evenkeel_control::hot_keys::{EventView, HotKeysNews, HottestView, KeyView};
 
 /// The hot keys of all servers that are up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +28,9 @@ pub struct ClusterHotKeysView {
     pub keys: Vec<ClusterKeyView>,
     /// Such keys that servers had no room to tell of.
     pub keys_left_out: u64,
+    /// Other keys that get most, and why nothing is done about them, the greatest load first.
+    #[serde(default)]
+    pub hottest: Vec<ClusterHottestView>,
 }
 
 /// Estimated loads of the workers of the servers that are up.
@@ -49,6 +53,16 @@ pub struct ClusterKeyView {
     /// The key.
     #[serde(flatten)]
     pub key: KeyView,
+}
+
+/// A key that gets much and has no replicas, and the server that is its home.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClusterHottestView {
+    /// The server's name.
+    pub server: String,
+    /// The key.
+    #[serde(flatten)]
+    pub key: HottestView,
 }
 
 /// What was done about hot keys lately.
@@ -81,7 +95,7 @@ pub(crate) struct ClusterHotKeys {
     news: BTreeMap<ServerId, HotKeysNews>,
     /// Of each server's keys with replicas: since when these were heard of, in this life of the server.
     since: BTreeMap<ServerId, (BootId, BTreeMap<String, UnixSeconds>)>,
-    events: VecDeque<ClusterEventView>,
+    events: Recent<ClusterEventView, HOT_EVENTS_MAX>,
     /// For each worker, the life of its server that was last heard of, and the highest number of
     /// that life's events.
     heard: BTreeMap<WorkerRef, (BootId, u64)>,
@@ -120,6 +134,7 @@ impl ClusterHotKeys {
         let before = news.keys.len() + events.len();
         let has_worker = |worker: u16| usize::from(worker) < workers;
         (news.keys).retain(|key| is_sensible_key(key) && has_worker(key.worker));
+        (news.hottest).retain(|key| is_sensible_hottest(key) && has_worker(key.worker));
         let mut sensible = news.keys.len();
         let is_sensible = |event: &EventView| is_sensible_event(event) && has_worker(event.worker);
         for event in events.into_iter().filter(is_sensible) {
@@ -161,13 +176,8 @@ impl ClusterHotKeys {
         // A server may say any number.
         let missed = event.number - heard.1 - 1;
         self.counts.missed = self.counts.missed.saturating_add(missed);
-        self.counts.heard += 1;
         heard.1 = event.number;
-        if self.events.len() == HOT_EVENTS_MAX {
-            self.events.pop_front();
-            self.counts.overwritten += 1;
-        }
-        self.events.push_back(ClusterEventView {
+        self.events.push(ClusterEventView {
             server: name.to_owned(),
             boot,
             event,
@@ -178,7 +188,7 @@ impl ClusterHotKeys {
     pub(crate) fn view(&self, mode: Mode, members: &Members) -> ClusterHotKeysView {
         let mut loads = BTreeMap::new();
         let (mut spread, mut proposed) = (Vec::new(), Vec::new());
-        let (mut keys, mut keys_left_out) = (Vec::new(), 0);
+        let (mut keys, mut keys_left_out, mut hottest) = (Vec::new(), 0, Vec::new());
         for server in members.up() {
             let worker = |worker| WorkerRef {
                 server: server.entry.id,
@@ -188,6 +198,10 @@ impl ClusterHotKeys {
             let Some(news) = self.news.get(&server.entry.id) else {
                 continue;
             };
+            hottest.extend(news.hottest.iter().map(|key| ClusterHottestView {
+                server: server.entry.name.clone(),
+                key: key.clone(),
+            }));
             let since = self.since.get(&server.entry.id);
             keys_left_out = news.keys_left_out.saturating_add(keys_left_out);
             for key in &news.keys {
@@ -212,6 +226,11 @@ impl ClusterHotKeys {
             let by_load = b.key.load_rps.total_cmp(&a.key.load_rps);
             by_load.then_with(|| a.key.key.cmp(&b.key.key))
         });
+        hottest.sort_by(|a: &ClusterHottestView, b: &ClusterHottestView| {
+            let by_load = b.key.load_rps.total_cmp(&a.key.load_rps);
+            by_load.then_with(|| a.key.key.cmp(&b.key.key))
+        });
+        hottest.truncate(HOTTEST_MAX);
         let with_replicas = spread_loads(&loads, spread);
         let with_observed = spread_loads(&with_replicas, proposed);
         ClusterHotKeysView {
@@ -221,21 +240,22 @@ impl ClusterHotKeys {
             with_observed: Balance::of(&with_observed),
             keys,
             keys_left_out,
+            hottest,
         }
     }
 
     /// What was done about hot keys lately.
-    pub(crate) fn events(&self) -> ClusterHotKeyEvents {
-        ClusterHotKeyEvents {
-            events: self.events.iter().cloned().collect(),
-            overwritten: self.counts.overwritten,
-            missed: self.counts.missed,
-        }
+    pub(crate) fn events(&self) -> &Recent<ClusterEventView, HOT_EVENTS_MAX> {
+        &self.events
     }
 
     /// Counts of these.
     pub(crate) fn counts(&self) -> HotKeyEventCounts {
-        self.counts
+        HotKeyEventCounts {
+            heard: self.events.total(),
+            overwritten: self.events.forgotten(),
+            ..self.counts
+        }
     }
 }
 
@@ -250,6 +270,17 @@ impl Balance {
 
 fn is_sensible_key(key: &KeyView) -> bool {
     key.rps.is_finite() && key.load_rps.is_finite() && are_short([&key.key, &key.state])
+}
+
+fn is_sensible_hottest(key: &HottestView) -> bool {
+    let numbers = [
+        key.gets_per_s,
+        key.sets_per_s,
+        key.bytes_per_s,
+        key.load_rps,
+        key.share,
+    ];
+    numbers.iter().all(|number| number.is_finite()) && are_short([&key.key, &key.why])
 }
 
 fn is_sensible_event(event: &EventView) -> bool {
@@ -308,18 +339,18 @@ pub(crate) mod tests {
         board.hear(0, S1, 1, Some(&news(vec![event(1, None), event(2, None)])));
         board.hear(0, S1, 1, Some(&news(vec![event(1, Some(4.0))])));
         assert_eq!(numbers(&board), [(1, Some(4.0)), (2, None)]);
-        assert_eq!((board.counts.heard, board.counts.missed), (2, 0));
+        assert_eq!((board.counts().heard, board.counts().missed), (2, 0));
         // Numbers that were skipped were missed; another life counts from one again.
         board.hear(0, S1, 1, Some(&news(vec![event(6, None)])));
-        assert_eq!(board.counts.missed, 3);
+        assert_eq!(board.counts().missed, 3);
         let again = (S1.0, S1.1, BootId(8));
         board.hear(0, again, 1, Some(&news(vec![event(1, None)])));
-        assert_eq!((board.counts.heard, board.counts.missed), (4, 3));
+        assert_eq!((board.counts().heard, board.counts().missed), (4, 3));
         for number in 2..2 + HOT_EVENTS_MAX as u64 {
             board.hear(0, again, 1, Some(&news(vec![event(number, None)])));
         }
-        assert_eq!(board.events.len(), HOT_EVENTS_MAX);
-        assert_eq!(board.counts.overwritten, 4);
+        assert_eq!(board.events.iter().len(), HOT_EVENTS_MAX);
+        assert_eq!(board.counts().overwritten, 4);
     }
 
     #[test]
@@ -329,7 +360,7 @@ pub(crate) mod tests {
             let life = (S1.0, S1.1, BootId(boot));
             board.hear(0, life, 1, Some(&news(vec![event(u64::MAX, None)])));
         }
-        assert_eq!(board.counts.missed, u64::MAX);
+        assert_eq!(board.counts().missed, u64::MAX);
     }
 
     #[test]
@@ -386,7 +417,7 @@ pub(crate) mod tests {
         };
         let told = vec![long, elsewhere, event(0, None), event(1, None)];
         board.hear(0, S1, 1, Some(&news(told)));
-        assert_eq!((board.counts.unusable, board.events.len()), (3, 1));
+        assert_eq!((board.counts().unusable, board.events.iter().len()), (3, 1));
         assert_eq!(board.news.len(), 1);
         board.hear(0, S1, 1, None);
         assert_eq!(board.news.len(), 0);

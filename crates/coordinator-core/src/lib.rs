@@ -58,6 +58,7 @@ mod migrating;
 mod placing;
 pub mod plans;
 mod quarantine;
+mod recent;
 pub mod scale;
 mod settings;
 mod snapshot;
@@ -77,8 +78,8 @@ pub use changes::{
     ScaleTryView, ScaleView, ScaleWork, ScalesView, ServerOrder,
 };
 pub use cluster_hot_keys::{
-    Balance, ClusterEventView, ClusterHotKeyEvents, ClusterHotKeysView, ClusterKeyView,
-    HotKeyEventCounts,
+    Balance, ClusterEventView, ClusterHotKeyEvents, ClusterHotKeysView, ClusterHottestView,
+    ClusterKeyView, HotKeyEventCounts,
 };
 pub use cluster_loads::{
     CacheletLoadView, ClusterLoadsView, LoadNewsCounts, LoadOrder, ServerLoad, ServerLoadView,
@@ -106,6 +107,7 @@ pub use migrating::{
 };
 pub use placing::{DeadLife, Moving, Purpose, Slot};
 pub use quarantine::{QuarantinedView, ReleaseRefusal, ReleasedView, SavedDeath};
+pub use recent::Recent;
 pub use settings::{SettingsEvent, SettingsRefusal};
 pub use snapshot::{Snapshot, Totals};
 pub use state::{RestoreError, SavedState, StateError};

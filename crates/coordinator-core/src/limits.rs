@@ -250,6 +250,9 @@ pub const LOAD_REFRESH: Duration = Duration::from_millis(250);
 /// Events of hot keys kept to be shown.
 pub const HOT_EVENTS_MAX: usize = 1000;
 
+/// Keys without replicas that are told of all servers together.
+pub const HOTTEST_MAX: usize = 32;
+
 /// Longest text in what a server tells of hot keys: a key of which each byte is escaped.
 pub const HOT_KEY_TEXT_LEN_MAX: usize = 3 * KEY_LEN_MAX;
 

@@ -15,6 +15,7 @@ use crate::heat::{HeatView, Measure, Step, WantedHeat};
 use crate::limits::{SNAPSHOT_EVENTS_MAX, SNAPSHOT_PLANS_MAX};
 use crate::members::DrainView;
 use crate::plans::PlansView;
+use crate::recent::Recent;
 use crate::settings::SettingsEvent;
 use crate::view::{ProxiesView, ServersView};
 
@@ -76,9 +77,6 @@ impl CoordinatorCore {
         let mut loads = self.cluster_loads(now.monotonic, LoadOrder::Place, usize::MAX);
         let totals = Totals::of(&loads);
         loads.cachelets.clear();
-        let mut hot_key_events = self.hot_key_events().events;
-        let surplus = |len: usize| len.saturating_sub(SNAPSHOT_EVENTS_MAX);
-        hot_key_events.drain(..surplus(hot_key_events.len()));
         let heat = Measure::ALL.map(|of| {
             let wanted = WantedHeat {
                 of,
@@ -95,16 +93,20 @@ impl CoordinatorCore {
             proxies: self.proxies(now.monotonic),
             hot_keys: self.cluster_hot_keys(),
             settings: self.settings(),
-            settings_events: self.settings_events().cloned().collect(),
-            events: (self.events().skip(surplus(self.events().len())))
-                .cloned()
-                .collect(),
-            hot_key_events,
+            settings_events: self.settings_events().iter().cloned().collect(),
+            events: newest(self.events()),
+            hot_key_events: newest(self.hot_key_events()),
             plans: self.plans(SNAPSHOT_PLANS_MAX),
             drains: self.drains(now.monotonic).drains,
             heat: heat.into(),
         }
     }
+}
+
+/// The last [`SNAPSHOT_EVENTS_MAX`], oldest first.
+fn newest<E: Clone, const MOST: usize>(events: &Recent<E, MOST>) -> Vec<E> {
+    let surplus = events.iter().len().saturating_sub(SNAPSHOT_EVENTS_MAX);
+    events.iter().skip(surplus).cloned().collect()
 }
 
 impl Totals {

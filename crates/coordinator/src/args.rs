@@ -7,6 +7,7 @@ use crate::guard::GuardArgs;
 use evenkeel_coordinator_core::plans::PlanMode;
 use evenkeel_coordinator_core::{CoordinatorConfig, limits};
 use evenkeel_member::DEFAULT_CLUSTER;
+use evenkeel_runtime::LogOptions;
 
 /// Where a coordinator listens unless told otherwise: next to memcached's port, on loopback alone.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:11210";
@@ -63,6 +64,9 @@ pub struct Args {
     /// File that says what starts and stops servers of pools whose rings follow their load; see docs/scaling.md
     #[arg(long, value_name = "FILE", env = "EVENKEEL_COORDINATOR_SCALER")]
     pub scaler: Option<PathBuf>,
+    /// What is logged on standard error.
+    #[command(flatten)]
+    pub log: LogOptions,
     /// What is asked of callers.
     #[command(flatten)]
     pub guard: GuardArgs,
@@ -84,6 +88,7 @@ impl Default for Args {
             silent_ms: limits::SERVER_SILENT.as_millis() as u64,
             plans: PlanMode::default(),
             scaler: None,
+            log: LogOptions::default(),
             guard: GuardArgs::default(),
             etcd: crate::etcd::EtcdArgs::default(),
         }

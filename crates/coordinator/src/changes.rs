@@ -18,7 +18,7 @@ pub(crate) async fn list(State(desk): Shared) -> Response {
 
 pub(crate) async fn events(State(desk): Shared) -> Response {
     let events = |core: &CoordinatorCore, _| ChangeEventsBody {
-        events: core.change_events().cloned().collect(),
+        events: core.change_events().iter().cloned().collect(),
     };
     told(desk.look(events).await)
 }

@@ -14,11 +14,11 @@ use evenkeel_types::{Instant, Now};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::audience::Audience;
+use crate::logged::Logged;
 use crate::reach::Reach;
 use crate::store::StateStore;
-use evenkeel_coordinator_core::{
-    Cause, CoordinatorCore, Heartbeat, HeartbeatAnswer, MapEvent, Refusal,
-};
+use evenkeel_coordinator_core::{CoordinatorCore, Heartbeat, HeartbeatAnswer, Refusal};
+use tracing::{info, warn};
 
 /// A coordinator without a term looks again after this long whether it has one: a core is called that often in
 /// its shortest silence.
@@ -64,6 +64,8 @@ struct Term {
     saved: Option<u64>,
     /// Whether the last save failed.
     failing: bool,
+    /// What of it was logged.
+    logged: Logged,
 }
 
 /// Counts of states saved.
@@ -206,6 +208,7 @@ impl Desk {
             core,
             store,
             failing: false,
+            logged: Logged::default(),
         });
     }
 
@@ -231,12 +234,9 @@ impl Desk {
         let term = chair.term.as_mut().ok_or(Unsaved)?;
         // Read under the lock, so that the core never sees time go backwards.
         let now = self.now();
-        let had_map = term.core.map().is_some();
         let result = decide(&mut term.core, now);
-        if !had_map && let Some(event) = term.core.events().next() {
-            tell_of_first_map(event);
-        }
         if term.saved == Some(term.core.revision()) {
+            term.logged.catch_up(&term.core);
             return Ok(result);
         }
         // On a task of its own: whoever asked may hang up in the middle, and half a save must not be
@@ -370,17 +370,6 @@ impl Desk {
     }
 }
 
-/// A coordinator that had no state says so where it has taken the map over from servers.
-fn tell_of_first_map(event: &MapEvent) {
-    if event.cause == Cause::MapTakenOver {
-        eprintln!(
-            "evenkeel coordinator: the map was taken over from servers {}; its epoch is {} now; settings have their defaults, but for lease_ms and hot_keys_consistency",
-            event.servers.join(", "),
-            event.epoch
-        );
-    }
-}
-
 /// Counts and boards are sound between any two statements, and a coordinator that answers is better than
 /// one that is stuck.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -399,16 +388,17 @@ async fn save(mut chair: OwnedMutexGuard<Chair>, tally: Arc<Mutex<Tally>>) -> Re
         Ok(()) => {
             lock(&tally).saves.done += 1;
             term.saved = Some(revision);
+            term.logged.catch_up(&term.core);
             if was_failing {
-                eprintln!("evenkeel coordinator: {place} is saved again");
+                info!("{place} is saved again");
             }
             Ok(())
         }
         Err(error) => {
             lock(&tally).saves.failed += 1;
             if !was_failing {
-                eprintln!(
-                    "evenkeel coordinator: cannot save {place}: {error}; \
+                warn!(
+                    "cannot save {place}: {error}; \
                      no heartbeat is answered until it can be"
                 );
             }

@@ -17,6 +17,7 @@ use crate::desk::{Desk, Standing, new_lineage};
 use crate::etcd::{Etcd, EtcdStore, EtcdView};
 use evenkeel_coordinator_core::election::{Action, Cause, Election, Input, Phase};
 use evenkeel_coordinator_core::{CoordinatorConfig, CoordinatorCore};
+use tracing::{info, warn};
 
 /// Longest time for reading the state: 16 MiB over a slow network.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -181,10 +182,10 @@ impl Elector {
         let (before, held) = std::mem::replace(told, (phase, token));
         if before == Phase::Leading && phase != Phase::Leading {
             let cause = cause.map_or("unknown", Cause::as_str);
-            eprintln!("evenkeel coordinator: leads no more ({cause})");
+            warn!("leads no more ({cause})");
         }
         if before != Phase::Leading && phase == Phase::Leading {
-            eprintln!("evenkeel coordinator: leads with token {token}");
+            info!("leads with token {token}");
         }
         if held > token {
             let desk = Arc::clone(desk);
@@ -216,7 +217,7 @@ impl Elector {
             }
             Err(what) => {
                 if state_error.as_ref() != Some(&what) {
-                    eprintln!("evenkeel coordinator: cannot lead: {what}");
+                    warn!("cannot lead: {what}");
                 }
                 *state_error = Some(what);
                 Input::NotLoaded { token }

@@ -25,6 +25,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::answer::error;
 use crate::desk::Desk;
+use tracing::{field, info, warn};
 
 /// Operators' tokens, for who has no file for them.
 const API_TOKEN_VARIABLE: &str = "EVENKEEL_COORDINATOR_API_TOKEN";
@@ -86,6 +87,8 @@ struct Asked {
 /// What is known of whoever is at the other end of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
+    /// Where it is.
+    pub(crate) from: Option<SocketAddr>,
     /// Whether it has shown a certificate of a known authority.
     pub(crate) has_certificate: bool,
 }
@@ -112,10 +115,10 @@ impl Guard {
         match Asked::read(&self.args) {
             Ok(asked) => {
                 *self.lock() = Arc::new(asked);
-                eprintln!("evenkeel coordinator: tokens and certificates were read again");
+                info!("tokens and certificates were read again");
             }
             Err(error) => {
-                eprintln!("evenkeel coordinator: {error}; what was read before stays in use");
+                warn!("{error}; what was read before stays in use");
             }
         }
     }
@@ -192,11 +195,17 @@ pub(crate) enum Secured {
 impl Secured {
     /// Who is at the other end.
     pub(crate) fn caller(&self) -> Caller {
-        let has_certificate = match self {
-            Secured::Plain(_) => false,
-            Secured::Tls(stream) => stream.get_ref().1.peer_certificates().is_some(),
+        let (socket, has_certificate) = match self {
+            Secured::Plain(socket) => (socket, false),
+            Secured::Tls(stream) => {
+                let (socket, session) = stream.get_ref();
+                (socket, session.peer_certificates().is_some())
+            }
         };
-        Caller { has_certificate }
+        Caller {
+            from: socket.peer_addr().ok(),
+            has_certificate,
+        }
     }
 }
 
@@ -262,7 +271,7 @@ fn tokens<T>(
             let (text, warning) = read_secret(path, TOKENS_FILE_BYTES_MAX)
                 .map_err(|error| format!("{flag} {error}"))?;
             if let Some(warning) = warning {
-                eprintln!("evenkeel coordinator: {warning}");
+                warn!("{warning}");
             }
             (text, format!("{flag} {}", path.display()))
         }
@@ -280,9 +289,12 @@ pub(crate) async fn let_in(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let needed = Standing::needed(request.method().as_str(), request.uri().path());
+    let (method, path) = (request.method().as_str(), request.uri().path());
+    let needed = Standing::needed(method, path);
     let caller = request.extensions().get::<Caller>();
     let has_certificate = caller.is_some_and(|caller| caller.has_certificate);
+    let from = caller.and_then(|caller| caller.from);
+    let from = from.map(|from| field::display(from.ip()));
     let mut shown = request.headers().get_all(header::AUTHORIZATION).iter();
     let shown = match (shown.next(), shown.next()) {
         (Some(one), None) => Some(one.as_bytes()),
@@ -291,10 +303,16 @@ pub(crate) async fn let_in(
     let judged = guard.now().rules.judge(needed, has_certificate, shown);
     match judged {
         Ok(holder) => {
+            if needed == Standing::Operator && !matches!(method, "GET" | "HEAD") {
+                info!(from, method, path, "an operator asks");
+            }
             request.extensions_mut().insert(holder);
             next.run(request).await
         }
-        Err(denial) => denied(&desk, denial),
+        Err(denial) => {
+            warn!(from, %denial, "a call is refused");
+            denied(&desk, denial)
+        }
     }
 }
 

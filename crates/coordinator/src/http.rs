@@ -32,7 +32,8 @@ use crate::web;
 use evenkeel_control::http::{ErrorBody, ErrorDetail, NOT_LEADER};
 use evenkeel_coordinator_core::limits::{ANSWER_LEN_MAX, HEARTBEAT_LEN_MAX};
 use evenkeel_coordinator_core::{
-    CoordinatorCore, EventsBody, Fault, Heartbeat, MapOffer, MemberKind, Refusal,
+    ClusterHotKeyEvents, CoordinatorCore, EventsBody, Fault, Heartbeat, MapOffer, MemberKind,
+    Refusal,
 };
 
 /// Longest time that a request may take from its headers to its answer. The core needs
@@ -214,12 +215,20 @@ async fn cluster_hot_keys(State(desk): Shared) -> Response {
 }
 
 async fn hot_key_events(State(desk): Shared) -> Response {
-    told(desk.look(|core, _| core.hot_key_events()).await)
+    let events = |core: &CoordinatorCore, _| {
+        let counts = core.hot_key_event_counts();
+        ClusterHotKeyEvents {
+            events: core.hot_key_events().iter().cloned().collect(),
+            overwritten: counts.overwritten,
+            missed: counts.missed,
+        }
+    };
+    told(desk.look(events).await)
 }
 
 async fn events(State(desk): Shared) -> Response {
     let events = |core: &CoordinatorCore, _| EventsBody {
-        events: core.events().cloned().collect(),
+        events: core.events().iter().cloned().collect(),
     };
     told(desk.look(events).await)
 }

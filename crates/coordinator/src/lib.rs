@@ -31,6 +31,7 @@ mod etcd;
 mod exit;
 mod guard;
 mod http;
+mod logged;
 mod metrics;
 mod migrations;
 mod pages;

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use crate::desk::Desk;
 use crate::trial;
+use tracing::warn;
 
 /// Distance of looks whether there is anything to do, and of trials of a server.
 const LOOK: Duration = Duration::from_millis(100);
@@ -47,7 +48,7 @@ async fn ask_actuator(desk: &Desk, actuator: &Shared) {
                 if let Err(why) = &listed
                     && !was_failing
                 {
-                    eprintln!("evenkeel coordinator: it is not known which servers run: {why}");
+                    warn!("it is not known which servers run: {why}");
                 }
                 was_failing = is_failing;
                 let told = desk.decide(|core, now| {

@@ -15,7 +15,7 @@ pub(crate) async fn list(State(desk): Shared) -> Response {
 
 pub(crate) async fn events(State(desk): Shared) -> Response {
     let events = |core: &CoordinatorCore, _| ScaleEventsBody {
-        events: core.scale_events().cloned().collect(),
+        events: core.scale_events().iter().cloned().collect(),
     };
     told(desk.look(events).await)
 }

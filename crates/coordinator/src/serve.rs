@@ -35,6 +35,7 @@ use evenkeel_coordinator_core::limits::PROXIES_MAX;
 use evenkeel_coordinator_core::{CoordinatorCore, SavedState};
 use evenkeel_scaler::Actuator;
 use evenkeel_types::map::SERVERS_MAX;
+use tracing::{field, info, warn};
 
 /// Connections at one time: each member keeps one and a proxy another to tell of hot keys, and as
 /// many again for restarts and people. Further ones wait in the kernel's queue.
@@ -60,11 +61,12 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 ///
 /// See [`RunError`]; its [exit code](RunError::exit_code) is that of the process.
 pub fn run(args: &Args) -> Result<(), RunError> {
+    args.log.start("evenkeel coordinator");
     let coordinator = Coordinator::bind(args)?;
     let (address, guard) = (coordinator.address(), Arc::clone(&coordinator.guard));
     let page = page_url(address, guard.is_secure());
     if let Some(warning) = guard.warning(address) {
-        eprintln!("evenkeel coordinator: {warning}");
+        warn!("{warning}");
     }
     coordinator.serve_prepared(move || {
         let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
@@ -207,7 +209,7 @@ fn elected(args: &Args, address: SocketAddr) -> Result<Desk, RunError> {
     let etcd = args.etcd.config(&args.cluster).map_err(RunError::Usage)?;
     let advertised = args.etcd.advertised(address).map_err(RunError::Usage)?;
     if let Some(warning) = &etcd.warning {
-        eprintln!("evenkeel coordinator: {warning}");
+        warn!("{warning}");
     }
     let etcd = crate::etcd::Etcd::new(etcd);
     let elector = crate::elector::Elector::new(etcd, advertised, args.config());
@@ -255,16 +257,13 @@ fn state_path(args: &Args) -> Option<PathBuf> {
     };
     match (path, why) {
         (Some(path), None) => {
-            eprintln!(
-                "evenkeel coordinator: the state is kept in {}",
-                path.display()
-            );
+            info!("the state is kept in {}", path.display());
             Some(path)
         }
         (path, why) => {
             let place = path.map_or_else(String::new, |path| format!(" in {}", path.display()));
-            eprintln!(
-                "evenkeel coordinator: no state can be kept{place}: {}; give --state FILE. Until then a restart takes the map \
+            warn!(
+                "no state can be kept{place}: {}; give --state FILE. Until then a restart takes the map \
                  over from the servers, without settings",
                 why.unwrap_or_default()
             );
@@ -324,9 +323,19 @@ async fn serve_until(
         let (http, router, watcher) = (http.clone(), router.clone(), graceful.watcher());
         let (guard, desk) = (Arc::clone(&guard), Arc::clone(&desk));
         tokio::spawn(async move {
+            let from = stream.peer_addr().ok();
             let securing = tokio::time::timeout(HEADER_TIMEOUT, guard.secure(stream));
-            let Ok(Ok(secured)) = securing.await else {
-                return desk.count_failed_handshake();
+            let secured = match securing.await {
+                Ok(Ok(secured)) => secured,
+                failed => {
+                    let cause = match failed {
+                        Ok(Err(error)) => error.to_string(),
+                        _ => "timeout".to_owned(),
+                    };
+                    let from = from.map(|from| field::display(from.ip()));
+                    warn!(from, cause, "TLS failed");
+                    return desk.count_failed_handshake();
+                }
             };
             let caller = secured.caller();
             match secured {

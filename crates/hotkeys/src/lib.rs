@@ -25,6 +25,7 @@ pub mod config;
 #[cfg(test)]
 mod exhaustive;
 pub mod gain;
+pub mod hottest;
 pub mod log;
 #[cfg(test)]
 mod model;

@@ -84,11 +84,11 @@ pub(crate) struct Shown {
 }
 
 impl Access {
-    /// Reads the files.
+    /// Reads the files. With a warning where others on this machine can read a secret.
     ///
     /// # Errors
     /// One line that names the flag and what is wrong.
-    pub fn load(args: &AccessArgs) -> Result<Access, String> {
+    pub fn load(args: &AccessArgs) -> Result<(Access, Option<String>), String> {
         // A process in the background has another directory when it reads them again.
         let absolute = |path: &Option<PathBuf>| match path {
             None => Ok(None),
@@ -103,13 +103,11 @@ impl Access {
             coordinator_key: absolute(&args.coordinator_key)?,
         };
         let (shown, warning) = Shown::read(&args)?;
-        if let Some(warning) = warning {
-            eprintln!("evenkeel: {warning}");
-        }
-        Ok(Access(Arc::new(Source {
+        let access = Access(Arc::new(Source {
             args,
             shown: Mutex::new(shown),
-        })))
+        }));
+        Ok((access, warning))
     }
 
     /// Reads the files again. Returns whether they say something else; what cannot be used changes nothing.

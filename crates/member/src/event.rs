@@ -38,7 +38,12 @@ pub enum MemberEvent {
     /// A server that is ending need not wait any more. Told once.
     MayEnd,
     /// No coordinator has answered for a while. Go on with what you have.
-    Lost,
+    Lost {
+        /// Each that was asked, and what came of it.
+        why: String,
+        /// Whether any has answered before.
+        has_answered: bool,
+    },
     /// A coordinator has answered: the first time, and after [`Lost`](Self::Lost).
     Found,
     /// The name belongs to another process, or was forgotten: this process can do nothing here any more. Told once.

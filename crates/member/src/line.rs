@@ -253,7 +253,7 @@ mod tests {
             coordinator_token_file: Some(path),
             ..AccessArgs::default()
         };
-        Access::load(&args).unwrap()
+        Access::load(&args).unwrap().0
     }
 
     #[test]

@@ -302,6 +302,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
             return self.handle_refusal("bad_report", message);
         };
         let mut unable = None;
+        let mut unreached = Vec::new();
         let mut turns = self.turns();
         let mut redirects = 0;
         while let Some(endpoint) = turns.pop_front() {
@@ -319,7 +320,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
                     }
                     Err((reason, message)) => return self.handle_refusal(reason, message),
                 },
-                Err(CallError::Unreachable(_)) => {}
+                Err(CallError::Unreachable(why)) => unreached.push(format!("{endpoint}: {why}")),
                 Err(untrusted @ CallError::Untrusted(_)) => {
                     unable = Some(("untrusted".to_owned(), untrusted.to_string()));
                 }
@@ -369,7 +370,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         }
         match unable {
             Some((reason, message)) => self.handle_refusal(&reason, message),
-            None => self.handle_silence(),
+            None => self.handle_silence(&unreached),
         }
     }
 
@@ -459,11 +460,14 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         }
     }
 
-    fn handle_silence(&mut self) {
+    fn handle_silence(&mut self, unreached: &[String]) {
         self.pace.failures = self.pace.failures.saturating_add(1);
         if self.pace.failures >= LOST_AFTER && !std::mem::replace(&mut self.view.lost, true) {
             self.view.found = false;
-            (self.on_event)(MemberEvent::Lost);
+            (self.on_event)(MemberEvent::Lost {
+                why: unreached.join("; "),
+                has_answered: self.followed.is_some(),
+            });
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::configure::{configure, forget_left_pools, take_over};
 use crate::ids::{BackendId, ClientId};
 use crate::limits;
 use crate::map::set_map;
+use crate::outage::Cause;
 use crate::output::{AddressTicket, Output, StatsTicket};
 use crate::pipe::backend::{Backend, Link};
 use crate::pool::grain_counts::RingCounted;
@@ -332,9 +333,9 @@ impl ProxyCore {
         take_answers(self, now, id, input)
     }
 
-    /// The connection was closed by the server, or could not be made.
-    pub fn backend_lost(&mut self, now: Instant, id: BackendId) {
-        lose(self, now, id, Loss::Gone);
+    /// The connection was closed by the server, or could not be made, and why.
+    pub fn backend_lost(&mut self, now: Instant, id: BackendId, cause: Cause) {
+        lose(self, now, id, Loss::Gone(cause));
     }
 
     /// Answers `stats`.

@@ -1,5 +1,6 @@
 //! Why a request is answered by the proxy itself, with an error: the words, and what they mean.
 
+use crate::outage::Cause;
 use core::fmt;
 use evenkeel_protocol::{Quarantined, compose};
 use evenkeel_types::CacheletId;
@@ -13,8 +14,8 @@ pub(crate) enum Failure {
     NoOwner,
     /// Nobody is to own the key's cachelet before an operator says so.
     Quarantined(CacheletId),
-    /// The server is down; it was not asked.
-    Unavailable(String),
+    /// The server is down; it was not asked. With why, if that is known.
+    Unavailable(String, Option<Cause>),
     /// Too much is queued for the server; it was not asked.
     Busy(String),
     /// The connection was lost before the answer.
@@ -70,7 +71,7 @@ impl Failure {
     /// The server that did not answer.
     pub fn server(&self) -> Option<&str> {
         match self {
-            Failure::Unavailable(name)
+            Failure::Unavailable(name, _)
             | Failure::Busy(name)
             | Failure::Lost(name)
             | Failure::Late(name)
@@ -102,7 +103,10 @@ impl fmt::Display for Failure {
             Failure::NoMap => f.write_str("no map of the cluster yet"),
             Failure::NoOwner => f.write_str("no server owns this key"),
             Failure::Quarantined(cachelet) => Quarantined(*cachelet).fmt(f),
-            Failure::Unavailable(name) => write!(f, "backend {name} unavailable"),
+            Failure::Unavailable(name, Some(cause)) => {
+                write!(f, "backend {name} unavailable: {cause}")
+            }
+            Failure::Unavailable(name, None) => write!(f, "backend {name} unavailable"),
             Failure::Busy(name) => write!(f, "backend {name} has too many requests queued"),
             Failure::Lost(name) => write!(f, "backend {name} lost, outcome unknown"),
             Failure::Late(name) => write!(f, "backend {name} timed out, outcome unknown"),

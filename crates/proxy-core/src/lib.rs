@@ -96,6 +96,7 @@ mod logged;
 mod made;
 mod map;
 mod operations;
+mod outage;
 mod output;
 mod own_uniques;
 mod pages;
@@ -137,6 +138,7 @@ pub use explain::{
 };
 pub use ids::{BackendId, ClientId};
 pub use logged::LoggedRequest;
+pub use outage::{Cause, ServerState, StateChange};
 pub use output::{AddressTicket, Output, StatsTicket};
 pub use pool::grain_counts::RingCounted;
 pub use profile::ProfileChunk;

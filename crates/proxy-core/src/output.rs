@@ -3,6 +3,7 @@
 use crate::config::{MapSource, TlsId};
 use crate::ids::{BackendId, ClientId};
 use crate::logged::LoggedRequest;
+use crate::outage::ServerState;
 use crate::profile::ProfileChunk;
 use crate::stats::listing::StatsKind;
 use evenkeel_types::{Epoch, Instant};
@@ -67,6 +68,8 @@ pub enum Output {
     OwnAddress(AddressTicket),
     /// Say [`ProxyCore::reset_stats`](crate::ProxyCore::reset_stats) to the core of every worker.
     ResetStats,
+    /// Say that a server came into use or went out of it.
+    ServerState(Box<ServerState>),
     /// Log this request.
     Log(Box<LoggedRequest>),
     /// Write these records.
@@ -101,6 +104,11 @@ impl Outbox {
     #[inline]
     pub fn push(&mut self, output: Output) {
         self.outputs.push_back(output);
+    }
+
+    /// What there is of it.
+    pub fn extend(&mut self, outputs: impl IntoIterator<Item = Output>) {
+        self.outputs.extend(outputs);
     }
 
     #[inline]

@@ -9,7 +9,9 @@ use evenkeel_member::access::AccessArgs;
 use evenkeel_placement::config::{BadServer, Distribution, HashTag, PlacementConfig};
 use evenkeel_placement::hash::Hash;
 use evenkeel_runtime::names::Family;
-use evenkeel_runtime::{GivenOption, ListenSpec, TlsOptions, UsageError, parse_permissions};
+use evenkeel_runtime::{
+    GivenOption, ListenSpec, LogOptions, TlsOptions, UsageError, parse_permissions,
+};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,6 +43,10 @@ pub struct Args {
     /// What to do instead of serving
     #[command(subcommand)]
     pub command: Option<Command>,
+
+    /// What is logged on standard error
+    #[command(flatten)]
+    pub log: LogOptions,
 
     /// TOML file with pools and routes; a change is taken over within seconds, and on SIGHUP at once. Flags and
     /// environment variables go before what it says of the process

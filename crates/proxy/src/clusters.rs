@@ -18,6 +18,7 @@ use evenkeel_types::{BootId, Epoch, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tracing::{info, warn};
 
 /// What a cluster is found by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -477,8 +478,8 @@ fn hear(
                 tell_step(workers, source, pool, &state.told);
             }
             if let Some((on, own)) = state.refuses(&news) {
-                eprintln!(
-                    "evenkeel proxy: pool {pool} has {on} by its coordinator, and {own} by this proxy's file: \
+                warn!(
+                    "pool {pool} has {on} by its coordinator, and {own} by this proxy's file: \
                      until they are the same, or copies are switched off, it does not follow, and writes wait if it has not before"
                 );
             }
@@ -497,8 +498,8 @@ fn hear(
                 tell_step(workers, source, pool, &None);
             }
             if !followed.is_empty() {
-                eprintln!(
-                    "evenkeel proxy: requests to pools that the coordinator of {cluster} leads fail from now on: {message}"
+                warn!(
+                    "requests to pools that the coordinator of {cluster} leads fail from now on: {message}"
                 );
             }
         }
@@ -514,13 +515,27 @@ fn hear(
         | MemberEvent::Settings(_)
         | MemberEvent::MayEnd
         | MemberEvent::Answered { .. } => {}
-        MemberEvent::Lost => eprintln!(
-            "evenkeel proxy: no coordinator of {cluster} answers; serving goes on by the last map"
-        ),
-        MemberEvent::Found => eprintln!("evenkeel proxy: the coordinator of {cluster} answers"),
-        MemberEvent::Refused { reason, message } => eprintln!(
-            "evenkeel proxy: the coordinator of {cluster} refuses this proxy ({reason}): {message}"
-        ),
+        MemberEvent::Lost {
+            why,
+            has_answered: true,
+        } => {
+            warn!(
+                cluster,
+                cause = why,
+                "no coordinator answers; serving goes on by what it said last"
+            );
+        }
+        MemberEvent::Lost { why, .. } => {
+            warn!(
+                cluster,
+                cause = why,
+                "no coordinator has answered yet; what it leads waits"
+            );
+        }
+        MemberEvent::Found => info!(cluster, "the coordinator answers"),
+        MemberEvent::Refused { reason, message } => {
+            warn!("the coordinator of {cluster} refuses this proxy ({reason}): {message}")
+        }
     }
 }
 

@@ -19,9 +19,10 @@ mod words;
 use crate::application::{Application, Served};
 use crate::clusters::Clusters;
 use crate::control::{Control, Gauges, WorkerHandle};
+use crate::outages::Outages;
 use crate::pages::Facts;
 use crate::recorder::{Entry, Sink};
-use crate::server_link::ServerLink;
+use crate::server_link::{ServerLink, cause_of};
 use evenkeel_proxy_core::{
     AddressTicket, BackendId, ClientId, LoggedRequest, MapSource, Output, ProfileChunk,
     ProxyConfig, ProxyCore, ProxyStats, Told,
@@ -44,6 +45,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
+use tracing::debug;
 
 /// What sockets are read into; shared by all sockets of a worker.
 const SCRATCH_BYTES: usize = 64 * 1024;
@@ -105,6 +107,8 @@ pub struct Parts {
     pub tls: Arc<[Option<TlsKind>]>,
     /// Certificates, when any listener speaks TLS.
     pub certificates: Option<Arc<Certificates>>,
+    /// The servers that are out of use.
+    pub outages: Outages,
     /// What it shows.
     pub gauges: Arc<Gauges>,
     /// The process's clock.
@@ -138,8 +142,6 @@ struct Worker {
     questions: BTreeMap<u64, StatsQuestion>,
     next_question: u64,
     scratch: Box<[u8]>,
-    /// What was last said to be wrong with a server's TLS, so that it is not said with each attempt.
-    tls_trouble: String,
     next_look: Instant,
     next_sweep: Instant,
     /// How often as much as a turn allows was read from a server since then.
@@ -178,7 +180,6 @@ pub fn run(parts: Parts) -> io::Result<()> {
         questions: BTreeMap::new(),
         next_question: 0,
         scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
-        tls_trouble: String::new(),
         next_look: Instant::default() + LOOK,
         next_sweep: Instant::default(),
         unswept: 0,
@@ -297,7 +298,7 @@ impl Worker {
             match result {
                 Ok(true) => self.flush_link(now, id),
                 Ok(false) => {}
-                Err(_) => return self.link_over(now, id),
+                Err(error) => return self.link_over(now, id, cause_of(&error)),
             }
             if is_readable {
                 self.enqueue_link(id);
@@ -392,6 +393,7 @@ impl Worker {
         let Some(mut application) = place.take() else {
             return false;
         };
+        debug!(connection = id.0.slot, "client closed");
         self.release(application.counted);
         if let Some(failure) = application.finish() {
             let in_handshake = failure == TlsFailure::Handshake;
@@ -426,6 +428,7 @@ impl Worker {
             return;
         }
         self.next_look = now + LOOK;
+        self.parts.outages.remind(now);
         for application in self.applications.iter_mut().flatten() {
             application.forget_half(now);
         }
@@ -496,6 +499,7 @@ impl Worker {
                         worker.say(Control::ResetStats);
                     }
                 }
+                Output::ServerState(state) => self.parts.outages.hear(now, &state),
                 Output::Log(request) => self.log(request),
                 Output::Profile(chunk) => self.write_records(chunk),
             }

@@ -32,6 +32,7 @@ mod in_force;
 mod limits;
 mod looks;
 mod news;
+mod outages;
 mod pages;
 mod recorder;
 mod reload;

@@ -20,6 +20,7 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tracing::{info, warn};
 
 /// How long a reload waits for the first map of a cluster that is new, or for the first list of servers:
 /// several heartbeats. Other signals wait as long.
@@ -142,15 +143,15 @@ impl Reloader {
             Verdict::Keep => {}
             Verdict::Back => {
                 self.counts.set_refusal("");
-                eprintln!("evenkeel proxy: the file says again what is in force, md5 {in_force}");
+                info!("the file says again what is in force, md5 {in_force}");
             }
             Verdict::Try => {
                 let reloaded = self.try_reload();
                 let is_news = self.note(Some(found), &reloaded, false);
                 match reloaded {
-                    Ok(reloaded) => eprintln!("evenkeel proxy: {reloaded}"),
+                    Ok(reloaded) => info!("{reloaded}"),
                     Err(Refusal { told, .. }) if is_news => {
-                        eprintln!("evenkeel proxy: kept the configuration there was: {told}");
+                        warn!("kept the configuration there was: {told}");
                     }
                     Err(_) => {}
                 }

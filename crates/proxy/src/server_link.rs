@@ -1,6 +1,6 @@
 //! A connection to a server: its socket, or TLS on it.
 
-use evenkeel_proxy_core::{BackendId, ProxyCore};
+use evenkeel_proxy_core::{BackendId, Cause, ProxyCore};
 use evenkeel_runtime::{InputBuffer, Stream, TlsStream, shortest_round_trip};
 use evenkeel_types::Instant;
 use std::io::{self, ErrorKind, Read, Write};
@@ -54,8 +54,6 @@ impl Wire {
 pub struct ServerLink {
     /// Its name in the core.
     pub id: BackendId,
-    /// What to call it when something is wrong with its TLS.
-    pub place: String,
     wire: Wire,
     input: InputBuffer,
     /// The connection stands.
@@ -70,10 +68,9 @@ pub struct ServerLink {
 
 impl ServerLink {
     /// A connection that was just begun. The socket is registered already.
-    pub fn new(id: BackendId, place: String, wire: Wire) -> Self {
+    pub fn new(id: BackendId, wire: Wire) -> Self {
         ServerLink {
             id,
-            place,
             wire,
             input: InputBuffer::default(),
             connected: false,
@@ -222,5 +219,19 @@ impl ServerLink {
             }
         }
         Ok(())
+    }
+}
+
+/// What an error of a connection says of the server. One of the kind "not found" is that its name has no address.
+pub fn cause_of(error: &io::Error) -> Cause {
+    match error.kind() {
+        ErrorKind::NotFound => Cause::NoSuchHost,
+        ErrorKind::ConnectionRefused => Cause::Refused,
+        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => Cause::Unreachable,
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Cause::Reset,
+        ErrorKind::UnexpectedEof => Cause::Closed,
+        ErrorKind::TimedOut => Cause::ConnectTimeout,
+        ErrorKind::InvalidData => Cause::Tls(error.to_string().into()),
+        _ => Cause::Other(error.to_string().into()),
     }
 }

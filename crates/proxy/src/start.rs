@@ -10,6 +10,7 @@ use crate::event_loop::{self, Parts, WAKE_TOKEN};
 use crate::in_force::InForce;
 use crate::looks::Looks;
 use crate::news::News;
+use crate::outages::Outages;
 use crate::pages::Facts;
 use crate::recorder::{LogFile, ProfileFile, Recorder};
 use crate::reload::{self, Reloaded, Reloader, wanted};
@@ -34,6 +35,7 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
 
 /// A running proxy.
 #[derive(Debug)]
@@ -62,12 +64,13 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Some(Command::Check { file, format }) => return Ok(check(file, *format)?),
         None => {}
     }
+    args.log.start("evenkeel proxy");
     evenkeel_runtime::give_back_at_once();
     let mut proxy = Proxy::start(&args)?;
     let mut signals = ProcessSignals::take(&[ProcessSignal::Stop, ProcessSignal::Reload])
         .context("failed to take signals")?;
     if let Some(address) = proxy.admin_address() {
-        eprintln!("evenkeel proxy: probes are answered on {address}");
+        info!("probes are answered on {address}");
     }
     println!("evenkeel proxy listening on {}", proxy.address);
     std::io::stdout()
@@ -76,9 +79,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     while signals.wait() == ProcessSignal::Reload {
         proxy.reopen_log();
         match proxy.reload() {
-            Ok(reloaded) => eprintln!("evenkeel proxy: {reloaded}"),
+            Ok(reloaded) => info!("{reloaded}"),
             Err(error) => {
-                eprintln!("evenkeel proxy: kept the configuration there was: {error}");
+                warn!("kept the configuration there was: {error}");
             }
         }
     }
@@ -179,6 +182,7 @@ impl Proxy {
             turns: Arc::clone(&turns),
             resolver: resolver.clone(),
         };
+        let outages = Outages::default();
         let own_address = Arc::new((settings.advertise.clone(), tcp));
         for (index, (core, poll, incoming, control)) in rests.into_iter().enumerate() {
             let name = format!("proxy-{index}");
@@ -200,6 +204,7 @@ impl Proxy {
                 facts: facts.clone(),
                 tls: Arc::clone(&tls),
                 certificates: certificates.clone(),
+                outages: outages.clone(),
                 gauges: Arc::clone(&workers[index].gauges),
                 clock,
                 mark,
@@ -232,7 +237,7 @@ impl Proxy {
             let stop = Arc::clone(&stop);
             move || {
                 watchdog::watch(&watched_workers, &turns, &stop, |line| {
-                    eprintln!("evenkeel proxy: {line}");
+                    warn!("{line}");
                 });
             }
         })?;
@@ -245,7 +250,7 @@ impl Proxy {
             let stop = Arc::clone(&stop);
             move || {
                 if let Err(error) = accept_forever(config, &stop) {
-                    eprintln!("evenkeel proxy: failed to accept connections: {error}");
+                    error!("failed to accept connections: {error}");
                 }
             }
         })?;
@@ -270,7 +275,7 @@ impl Proxy {
         reload::look_regularly(&reloader, args, &discoveries);
         if !config.revision.digest.is_empty() {
             let digest = &config.revision.digest;
-            eprintln!("evenkeel proxy: configuration 1 is in force, md5 {digest}");
+            info!("configuration 1 is in force, md5 {digest}");
         }
         Ok(Proxy {
             address,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
+use tracing::warn;
 
 /// A connection that was accepted and counted in.
 #[derive(Debug)]
@@ -112,6 +113,8 @@ pub fn accept(listener: &Listener, connections: &ConnectionCount) -> Accepted {
     let accepted = match listener.accept() {
         Ok(stream) if connections.try_open() => Accepted::Stream(stream),
         Ok(mut stream) => {
+            let limit = connections.limit();
+            warn!(limit, "connection limit reached: clients are refused");
             // The client may be gone already; it is closed either way.
             let _ = stream.write(TOO_MANY);
             Accepted::Nothing

@@ -94,7 +94,7 @@ fn settings(
                 false => args.listen.join(","),
             },
         ),
-        ("verbosity", args.verbose.to_string()),
+        ("verbosity", args.log.verbose.to_string()),
         ("oldest", "0".to_owned()),
         (
             "evictions",

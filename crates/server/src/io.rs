@@ -4,6 +4,7 @@ use crate::transport::Transport;
 use clap::{Args as ClapArgs, ValueEnum};
 use evenkeel_runtime::UsageError;
 use evenkeel_runtime::uring::{Refused, Ring, RingConfig};
+use tracing::warn;
 
 /// The flag.
 #[derive(Clone, Copy, Debug, ClapArgs)]
@@ -41,7 +42,7 @@ pub fn transports(mode: IoMode, workers: u16) -> Result<Vec<Transport>, UsageErr
         IoMode::Epoll => Ok(epoll()),
         IoMode::Uring => rings().map_err(|refused| UsageError(format!("--io uring: {refused}"))),
         IoMode::Auto => Ok(rings().unwrap_or_else(|refused| {
-            eprintln!("evenkeel server: {refused}; sockets are served by epoll");
+            warn!("{refused}; sockets are served by epoll");
             epoll()
         })),
     }

@@ -18,6 +18,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
 
 /// What takes part in a membership: it is asked for reports, and told what is new.
 pub struct Parts {
@@ -58,9 +59,13 @@ pub fn join(
         }
         None => address.ip().to_string(),
     };
+    let (access, warning) = Access::load(&args.access).map_err(UsageError)?;
+    if let Some(warning) = warning {
+        warn!("{warning}");
+    }
     let config = MemberConfig {
         coordinators: args.coordinator.clone(),
-        access: Access::load(&args.access).map_err(UsageError)?,
+        access,
         cluster: args.cluster.clone(),
         kind: MemberKind::Server,
         name: args
@@ -169,7 +174,7 @@ fn load_news(workers: &[WorkerHandle], memory_limit_bytes: u64) -> Option<LoadNe
 /// As the second signal of those who end a process.
 pub fn end_now() {
     if let Err(error) = ProcessSignal::Stop.raise() {
-        eprintln!("evenkeel server: failed to end: {error}");
+        error!("failed to end: {error}");
     }
 }
 
@@ -210,12 +215,22 @@ impl Listener {
                 let lease = lease.filter(|_| !self.test_endless_lease);
                 self.lease.handle_answer(sent, epoch, lease);
             }
-            MemberEvent::Lost => {
-                eprintln!(
-                    "evenkeel server: no coordinator answers; serving goes on, balancing stops"
+            MemberEvent::Lost {
+                why,
+                has_answered: true,
+            } => {
+                warn!(
+                    cause = why,
+                    "no coordinator answers; serving goes on, balancing stops"
                 );
             }
-            MemberEvent::Found => eprintln!("evenkeel server: the coordinator answers"),
+            MemberEvent::Lost { why, .. } => {
+                warn!(
+                    cause = why,
+                    "no coordinator has answered yet; no key is served before one does"
+                );
+            }
+            MemberEvent::Found => info!("the coordinator answers"),
             MemberEvent::NameLost { message } => {
                 if self.end.name_lost.set(message).is_ok() {
                     end_now();
@@ -225,9 +240,7 @@ impl Listener {
             // Servers follow no pool.
             MemberEvent::Step(_) => {}
             MemberEvent::Refused { reason, message } => {
-                eprintln!(
-                    "evenkeel server: the coordinator refuses this server ({reason}): {message}"
-                );
+                warn!("the coordinator refuses this server ({reason}): {message}");
             }
         }
     }
@@ -237,8 +250,8 @@ impl Listener {
         let mut workers = self.workers.iter();
         if !self.has_warned && workers.any(|worker| worker.gauges.refuses_keys()) {
             self.has_warned = true;
-            eprintln!(
-                "evenkeel server: clients ask this server for keys of others, and are refused: point them at a proxy \
+            warn!(
+                "clients ask this server for keys of others, and are refused: point them at a proxy \
                  (keys_of_others in `stats evenkeel`; this is said once)"
             );
         }

@@ -20,6 +20,7 @@ use sd_notify::NotifyState;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
+use tracing::{info, warn};
 
 /// Where memcached's users let it write the ports that it listens on.
 const PORT_FILE_VARIABLE: &str = "MEMCACHED_PORT_FILENAME";
@@ -38,9 +39,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             LICENSE.to_owned()
         });
     }
+    args.log.start("evenkeel server");
     let (extended, warnings) = args.check()?;
     for warning in warnings {
-        eprintln!("evenkeel server: {warning}");
+        warn!("{warning}");
     }
     choose_pages(args.huge_pages);
     let daemon = prepare(args)?;
@@ -63,14 +65,14 @@ fn choose_pages(huge: bool) {
     match why_no_huge_pages() {
         None => {
             keep_huge_pages_whole();
-            eprintln!(
-                "evenkeel server: -L: transparent huge pages as far as the kernel finds room for them, see AnonHugePages in \
+            warn!(
+                "-L: transparent huge pages as far as the kernel finds room for them, see AnonHugePages in \
                  /proc/PID/smaps_rollup"
             );
         }
         Some(why) => {
             give_back_at_once();
-            eprintln!("evenkeel server: -L: no huge pages, because {why}");
+            warn!("-L: no huge pages, because {why}");
         }
     }
 }
@@ -123,7 +125,7 @@ fn prepare(args: &Args) -> anyhow::Result<Option<Daemon>> {
     if args.lock_memory {
         // Locked by the process that will serve: a copy of a process inherits no locks.
         if let Err(error) = lock_memory() {
-            eprintln!("evenkeel server: -k: memory is not locked: {error}");
+            warn!("-k: memory is not locked: {error}");
         }
     }
     Ok(daemon)
@@ -154,14 +156,14 @@ impl Running {
         let pid_file = args.pidfile.as_ref().and_then(|path| {
             let told = PidFile::write(path);
             if let Ok((_, Some(pid))) = &told {
-                eprintln!(
-                    "evenkeel server: -P {}: held the id of process {pid}, which runs",
+                warn!(
+                    "-P {}: held the id of process {pid}, which runs",
                     path.display()
                 );
             }
             // As memcached, which serves without the file rather than not at all.
             told.inspect_err(|error| {
-                eprintln!("evenkeel server: -P {}: {error}", path.display());
+                warn!("-P {}: {error}", path.display());
             })
             .ok()
             .map(|(file, _)| file)
@@ -171,10 +173,7 @@ impl Running {
             None => None,
         };
         if let Some(admin) = &admin {
-            eprintln!(
-                "evenkeel server: probes are answered on {}",
-                admin.address()
-            );
+            info!("probes are answered on {}", admin.address());
         }
         Ok(Running {
             server,
@@ -192,7 +191,7 @@ impl Running {
             .context("failed to write the ready line")?;
         if let Some(daemon) = daemon {
             daemon
-                .ready(args.verbose > 0, args.enable_coredumps)
+                .ready(args.log.verbose > 0, args.enable_coredumps)
                 .context("-d: failed to go into the background")?;
         }
         tell_supervisor(NotifyState::Ready);
@@ -203,9 +202,7 @@ impl Running {
                         .server
                         .hand_over(Duration::from_secs(args.drain_timeout.into())) =>
                 {
-                    eprintln!(
-                        "evenkeel server: hands over what it has; a second signal ends it at once"
-                    );
+                    info!("hands over what it has; a second signal ends it at once");
                 }
                 ProcessSignal::Stop => break false,
                 ProcessSignal::Drain => break true,
@@ -231,8 +228,8 @@ impl Running {
     fn reload(&self, args: &Args) {
         match self.server.reload_certificates() {
             Ok(false) => {}
-            Ok(true) => eprintln!("evenkeel server: read the certificates"),
-            Err(error) => eprintln!("evenkeel server: kept the certificates there were: {error}"),
+            Ok(true) => info!("read the certificates"),
+            Err(error) => warn!("kept the certificates there were: {error}"),
         }
         let Some(file) = args.credentials_file() else {
             return;
@@ -241,9 +238,9 @@ impl Running {
             Ok((credentials, warning)) => {
                 self.server.set_credentials(&credentials);
                 let warning = warning.map_or_else(String::new, |warning| format!("; {warning}"));
-                eprintln!("evenkeel server: read {}{warning}", file.display());
+                info!("read {}{warning}", file.display());
             }
-            Err(error) => eprintln!("evenkeel server: kept the users there were: {error}"),
+            Err(error) => warn!("kept the users there were: {error}"),
         }
     }
 }
@@ -251,6 +248,6 @@ impl Running {
 /// Tells systemd, where it started this process as a service of `Type=notify`.
 fn tell_supervisor(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
-        eprintln!("evenkeel server: failed to tell the service manager: {error}");
+        warn!("failed to tell the service manager: {error}");
     }
 }

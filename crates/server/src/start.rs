@@ -41,6 +41,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tracing::{error, warn};
 
 /// Messages that the queue from one worker to another holds.
 const MESH_CAPACITY: usize = 4096;
@@ -72,21 +73,17 @@ impl Server {
     pub fn start(args: &Args, extended: &Extended) -> anyhow::Result<Server> {
         let listeners = Listeners::open(args)?;
         if args.listen.is_empty() && args.unix_socket.is_none() && !args.compat {
-            eprintln!(
-                "evenkeel server: only this machine can connect; -l 0.0.0.0 opens it to others"
-            );
+            warn!("only this machine can connect; -l 0.0.0.0 opens it to others");
         }
         let credentials = match args.credentials_file() {
             None => None,
             Some(file) => {
                 let (credentials, warning) = credentials::load(file)?;
                 if let Some(warning) = warning {
-                    eprintln!("evenkeel server: {warning}");
+                    warn!("{warning}");
                 }
                 if listeners.has_plain_remote() {
-                    eprintln!(
-                        "evenkeel server: without TLS passwords can be read on their way; use -Z"
-                    );
+                    warn!("without TLS passwords can be read on their way; use -Z");
                 }
                 Some(credentials)
             }
@@ -201,7 +198,7 @@ impl Server {
             let pin = args.pin.map(|first| first + index);
             worker_threads.push(spawn_named(name, move || {
                 if let Some(Err(error)) = pin.map(pin_to_core) {
-                    eprintln!("evenkeel server: {error}");
+                    warn!("{error}");
                 }
                 event_loop::run(parts)
             })?);
@@ -248,7 +245,7 @@ impl Server {
             move || {
                 watchdog::watch(&watched_workers, &turns, &stop, |line| {
                     if is_told {
-                        eprintln!("evenkeel server: {line}");
+                        warn!("{line}");
                     }
                 });
             }
@@ -262,7 +259,7 @@ impl Server {
             let stop = stop.clone();
             move || {
                 if let Err(error) = accept_forever(config, &stop) {
-                    eprintln!("evenkeel server: failed to accept connections: {error}");
+                    error!("failed to accept connections: {error}");
                 }
             }
         })?);
@@ -285,7 +282,7 @@ impl Server {
                 let (lease, stop) = (lease.clone(), stop.clone());
                 move || {
                     if let Err(error) = lease.run(&stop) {
-                        eprintln!("evenkeel server: failed to ask other servers: {error}");
+                        error!("failed to ask other servers: {error}");
                     }
                 }
             })?);

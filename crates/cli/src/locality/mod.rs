@@ -156,7 +156,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 rack_copies: *rack_copies,
                 directory: directory.clone(),
                 servers: servers.clone(),
-                coordinator: args.coordinator.address()?.to_owned(),
+                coordinator: args.coordinator.address(),
             };
             let client = args.coordinator.client()?;
             match dry_run {

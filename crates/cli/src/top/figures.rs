@@ -52,7 +52,7 @@ pub struct Figures {
     /// Copies of hot keys besides the homes'.
     pub replicas: usize,
     pub servers: Vec<ServerLine>,
-    /// The hottest first.
+    /// Keys with replicas, and those that get most without any: the hottest first.
     pub hot_keys: Vec<HotKey>,
     /// What is wrong with the source of the servers, if anything.
     pub warning: Option<String>,
@@ -62,6 +62,12 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// How many keys have replicas.
+    pub fn replicated(&self) -> usize {
+        let has_replicas = |key: &&HotKey| key.replicas > 0;
+        self.hot_keys.iter().filter(has_replicas).count()
+    }
+
     /// Puts together what `seconds` brought: each member, and what it said if it did.
     pub fn new(
         seconds: f64,
@@ -228,6 +234,7 @@ pub mod tests {
                 state: "HOT".into(),
                 requests_per_second,
                 replicas,
+                why: None,
             })
             .into();
         vec![

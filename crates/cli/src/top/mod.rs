@@ -11,7 +11,7 @@ mod heat;
 mod proxy;
 mod screen;
 
-use crate::ask::{Format, client, plain_table};
+use crate::ask::{Format, client, plain_table, usual_coordinator};
 use crate::watch::Watch;
 use anyhow::{Context, bail};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -41,10 +41,10 @@ const INTERVAL_MAX: Duration = Duration::from_secs(3600);
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Servers to watch, HOST:PORT; memcached's own servers, too
-    #[arg(value_name = "SERVER", required_unless_present_any = ["coordinator", "proxy"])]
+    #[arg(value_name = "SERVER")]
     pub servers: Vec<String>,
 
-    /// Watch all servers of this coordinator's cluster
+    /// Watch all servers of this coordinator's cluster [default: the first of EVENKEEL_COORDINATOR, or 127.0.0.1:11210]
     #[arg(long, value_name = "URL", conflicts_with = "servers")]
     pub coordinator: Option<String>,
 
@@ -190,14 +190,21 @@ fn table(figures: &Figures) -> String {
         "{:.0} requests/s, busiest {:.2} of the mean, {} hot keys with {} replicas\n{table}",
         figures.requests_per_second,
         figures.load_max_over_mean,
-        figures.hot_keys.len(),
+        figures.replicated(),
         figures.replicas
     );
     for key in &figures.hot_keys {
-        text += &format!(
-            "\nhot {} at {}: {}, {:.0} requests/s, {} replicas",
-            key.key, key.home, key.state, key.requests_per_second, key.replicas
-        );
+        text += &format!("\n{} at {}: ", key.key, key.home);
+        text += &match &key.why {
+            None => format!(
+                "{}, {:.0} requests/s, {} replicas",
+                key.state, key.requests_per_second, key.replicas
+            ),
+            Some(why) => format!(
+                "{:.0} requests/s, no replicas: {why}",
+                key.requests_per_second
+            ),
+        };
     }
     if let Some(warning) = &figures.warning {
         text += &format!("\n{warning}");
@@ -226,9 +233,11 @@ impl Observer {
             warning: None,
             looked: None,
         };
-        match &args.coordinator {
+        let is_told = args.proxy.is_some() || !args.servers.is_empty();
+        let usual = || (!is_told).then(usual_coordinator);
+        match args.coordinator.clone().or_else(usual) {
             Some(address) => {
-                let api = client(address, &args.access)?;
+                let api = client(&address, &args.access)?;
                 observer.members = members(&api)?;
                 observer.coordinator = Some(api);
             }

@@ -106,7 +106,8 @@ fn draw_servers(frame: &mut Frame<'_>, figures: &Figures, view: &View) {
         frame.render_widget(Paragraph::new(lines).block(block), area);
         return;
     }
-    frame.render_widget(servers(figures, view), areas[1]);
+    let width = areas[1].width;
+    frame.render_widget(servers(figures, view, width), areas[1]);
     frame.render_widget(hot_keys_table(figures), areas[2]);
 }
 
@@ -154,7 +155,7 @@ fn head(figures: &Figures) -> Vec<Line<'static>> {
         count(figures.requests_per_second),
         figures.servers.len(),
         figures.load_max_over_mean,
-        figures.hot_keys.len(),
+        figures.replicated(),
         figures.replicas,
     );
     let warning = figures.warning.clone().unwrap_or_default();
@@ -187,16 +188,37 @@ const SERVER_COLUMNS: [(&str, u16); 11] = [
     ("cachelets", 10),
 ];
 
-fn servers(figures: &Figures, view: &View) -> Table<'static> {
+/// The columns that a narrow terminal goes without, the first one first.
+const DROPPED: [usize; 6] = [5, 10, 9, 6, 7, 8];
+
+/// The columns of the servers that fit beside each other.
+fn fitting(width: u16) -> Vec<usize> {
+    let mut kept: Vec<usize> = (0..SERVER_COLUMNS.len()).collect();
+    let taken = |kept: &[usize]| -> u16 { kept.iter().map(|&at| SERVER_COLUMNS[at].1 + 1).sum() };
+    for at in DROPPED {
+        if taken(&kept) > width {
+            kept.retain(|&other| other != at);
+        }
+    }
+    kept
+}
+
+fn servers(figures: &Figures, view: &View, width: u16) -> Table<'static> {
     let mut lines = figures.servers.clone();
     view.order.sort(&mut lines);
     let shown = lines
         .iter()
         .skip(view.scrolled.min(lines.len().saturating_sub(1)));
-    table("servers", &SERVER_COLUMNS, shown.map(server_row).collect())
+    let kept = fitting(width.saturating_sub(2));
+    let columns: Vec<_> = kept.iter().map(|&at| SERVER_COLUMNS[at]).collect();
+    table(
+        "servers",
+        &columns,
+        shown.map(|line| server_row(line, &kept)).collect(),
+    )
 }
 
-fn server_row(server: &ServerLine) -> Row<'static> {
+fn server_row(server: &ServerLine, kept: &[usize]) -> Row<'static> {
     let name = match &server.rack {
         Some(rack) => format!("{} ({rack})", server.name),
         None => server.name.clone(),
@@ -224,29 +246,31 @@ fn server_row(server: &ServerLine) -> Row<'static> {
         server.holdings.connections.to_string(),
         cachelets,
     ];
-    Row::new(cells.map(Cell::from)).style(style)
+    let cells = kept.iter().map(|&at| Cell::from(cells[at].clone()));
+    Row::new(cells).style(style)
 }
 
-const HOT_KEY_COLUMNS: [(&str, u16); 5] = [
-    ("hot key", 40),
-    ("home", 16),
-    ("state", 13),
-    ("requests/s", 11),
-    ("replicas", 9),
+const HOT_KEY_COLUMNS: [(&str, u16); 4] = [
+    ("key", 26),
+    ("home", 10),
+    ("requests/s", 10),
+    ("replicas, or why there are none", 60),
 ];
 
 fn hot_keys_table(figures: &Figures) -> Table<'static> {
     let rows = figures.hot_keys.iter().map(hot_key_row).collect();
-    table("hot keys", &HOT_KEY_COLUMNS, rows)
+    table("hottest keys", &HOT_KEY_COLUMNS, rows)
 }
 
 fn hot_key_row(key: &HotKey) -> Row<'static> {
     let cells = [
         key.key.clone(),
         key.home.clone(),
-        key.state.clone(),
         count(key.requests_per_second),
-        key.replicas.to_string(),
+        match &key.why {
+            Some(why) => why.clone(),
+            None => format!("{}, {}", key.replicas, key.state),
+        },
     ];
     Row::new(cells.map(Cell::from))
 }
@@ -323,6 +347,27 @@ mod tests {
         };
         assert!(at("s2  ") < at("s1  "), "the most loaded is first");
         assert!(at("│hot ") < at("│warm "), "the hottest is first");
+    }
+
+    #[test]
+    fn a_narrow_terminal_goes_without_columns_and_shows_names_whole() {
+        let mut figures = Figures::new(1.0, &looks(), None);
+        let why = "its worker is 14 % busy, and looks from 30 %";
+        figures.hot_keys.push(HotKey {
+            why: Some(why.into()),
+            replicas: 0,
+            ..figures.hot_keys[0].clone()
+        });
+        let text = drawn(&figures, &View::default(), 80, 24);
+        for part in [
+            "server           state   requests/s  of mean",
+            "memory",
+            "14 % busy",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+        assert!(!text.contains("evicted"), "{text}");
+        assert!(text.contains("2 hot keys"), "{text}");
     }
 
     #[test]

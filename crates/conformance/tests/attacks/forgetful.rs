@@ -21,7 +21,7 @@ fn a_coordinator_without_state_goes_on_from_its_servers_map() {
     assert!(events.contains("\"map_taken_over\""), "{events}");
     poll_until(DEADLINE, "operators to be told", || {
         let said = cluster.coordinator.stderr_text();
-        said.contains("the map was taken over from servers ")
+        said.contains("the map was taken over from servers")
             .then_some(())
     });
     // Members work by the maps that it makes.

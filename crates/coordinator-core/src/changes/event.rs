@@ -1,13 +1,13 @@
 //! What has happened to changes of pools lately.
 
 use core::fmt;
-use std::collections::VecDeque;
 
 use evenkeel_schemes::stage::{Stage, Step};
 use evenkeel_types::{Now, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::CHANGE_EVENTS_MAX;
+use crate::recent::Recent;
 
 /// What has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -154,7 +154,7 @@ pub struct ChangeCounts {
 /// What has happened, and whether it is to be saved.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
-    pub(super) events: VecDeque<ChangeEvent>,
+    pub(super) events: Recent<ChangeEvent, CHANGE_EVENTS_MAX>,
     pub(super) counts: ChangeCounts,
     pub(super) has_news: bool,
 }
@@ -214,10 +214,7 @@ impl Journal {
     fn push(&mut self, event: ChangeEvent) {
         self.count(event.what);
         self.has_news = true;
-        if self.events.len() == CHANGE_EVENTS_MAX {
-            self.events.pop_front();
-        }
-        self.events.push_back(event);
+        self.events.push(event);
     }
 }
 

@@ -50,6 +50,8 @@ mod scaling;
 mod view;
 mod words;
 
+use crate::limits::CHANGE_EVENTS_MAX;
+use crate::recent::Recent;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -517,8 +519,8 @@ impl Changes {
     }
 
     /// The last [`CHANGE_EVENTS_MAX`](crate::limits::CHANGE_EVENTS_MAX) events, oldest first.
-    pub(crate) fn events(&self) -> impl ExactSizeIterator<Item = &ChangeEvent> {
-        self.journal.events.iter()
+    pub(crate) fn events(&self) -> &Recent<ChangeEvent, CHANGE_EVENTS_MAX> {
+        &self.journal.events
     }
 
     /// Counts since the process started.

@@ -1,5 +1,7 @@
 //! What is shown of autoscaling: where it is and why, what it has done, and what that costs.
 
+use crate::limits::CHANGE_EVENTS_MAX;
+use crate::recent::Recent;
 use std::collections::BTreeMap;
 
 use evenkeel_types::Instant;
@@ -84,8 +86,8 @@ impl Changes {
     }
 
     /// The last [`CHANGE_EVENTS_MAX`](crate::limits::CHANGE_EVENTS_MAX) decisions, oldest first.
-    pub(crate) fn scale_events(&self) -> impl ExactSizeIterator<Item = &ScaleEvent> {
-        self.scaled.journal.events.iter()
+    pub(crate) fn scale_events(&self) -> &Recent<ScaleEvent, CHANGE_EVENTS_MAX> {
+        &self.scaled.journal.events
     }
 
     /// Counts since the process started.

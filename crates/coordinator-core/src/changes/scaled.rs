@@ -1,11 +1,12 @@
 //! What is kept of autoscaling: of each ring, and what was decided lately of all.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use evenkeel_types::{Instant, Now, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::CHANGE_EVENTS_MAX;
+use crate::recent::Recent;
 use crate::scale::{Act, After, Outcome, Phase, Scale, ScaleSettings};
 
 /// The autoscaling of a ring, as it is saved.
@@ -87,7 +88,7 @@ pub struct ScaleCounts {
 /// What was decided lately.
 #[derive(Debug, Default)]
 pub(super) struct ScaleJournal {
-    pub(super) events: VecDeque<ScaleEvent>,
+    pub(super) events: Recent<ScaleEvent, CHANGE_EVENTS_MAX>,
     pub(super) counts: ScaleCounts,
 }
 
@@ -144,10 +145,7 @@ impl ScaleJournal {
             };
             *count += 1;
         }
-        if self.events.len() == CHANGE_EVENTS_MAX {
-            self.events.pop_front();
-        }
-        self.events.push_back(ScaleEvent {
+        self.events.push(ScaleEvent {
             unix_s: now.unix,
             pool: pool.to_owned(),
             phase: to.clone(),

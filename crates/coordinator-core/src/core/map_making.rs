@@ -8,7 +8,6 @@ use evenkeel_types::{CacheletId, Instant, Now, ServerId, WorkerRef};
 
 use super::CoordinatorCore;
 use crate::event::{Cause, Change, MapEvent};
-use crate::limits;
 use crate::map_draft::Suspects;
 use crate::members::Server;
 use crate::migrating::{MigrationEnd, MigrationRefusal, Order};
@@ -62,11 +61,8 @@ impl CoordinatorCore {
 
     fn note_event(&mut self, now: Now, change: Change) {
         *self.counters.map_changes.entry(change.cause).or_default() += 1;
-        if self.events.len() == limits::EVENTS_MAX {
-            self.events.pop_front();
-        }
         let name = |id: &ServerId| self.members.server(*id).entry.name.clone();
-        self.events.push_back(MapEvent {
+        self.events.push(MapEvent {
             epoch: self.draft.epoch(),
             unix_s: now.unix,
             cause: change.cause,

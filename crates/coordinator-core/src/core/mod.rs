@@ -6,7 +6,8 @@ mod orders;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use crate::recent::Recent;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_control::rings::RingPlan;
@@ -20,7 +21,7 @@ use crate::changes::{
     ScaleCounts, ScaleEvent, ScaleWork, ScalesView,
 };
 use crate::cluster_hot_keys::{
-    ClusterHotKeyEvents, ClusterHotKeys, ClusterHotKeysView, HotKeyEventCounts,
+    ClusterEventView, ClusterHotKeys, ClusterHotKeysView, HotKeyEventCounts,
 };
 use crate::cluster_loads::{ClusterLoads, ClusterLoadsView, LoadNewsCounts, LoadOrder, ServerLoad};
 use crate::config::{ConfigError, CoordinatorConfig};
@@ -103,12 +104,12 @@ pub struct CoordinatorCore {
     /// When any `handle_*` was last called.
     last_called: Instant,
     mean_load: MeanLoad,
-    events: VecDeque<MapEvent>,
+    events: Recent<MapEvent, { limits::EVENTS_MAX }>,
     hot_keys: ClusterHotKeys,
     loads: ClusterLoads,
     history: History,
     /// What operators have changed lately, oldest first.
-    settings_events: VecDeque<SettingsEvent>,
+    settings_events: Recent<SettingsEvent, { limits::SETTINGS_EVENTS_MAX }>,
     counters: Counters,
 }
 
@@ -137,11 +138,11 @@ impl CoordinatorCore {
             revision: 0,
             last_called: now,
             mean_load: MeanLoad::default(),
-            events: VecDeque::new(),
+            events: Recent::default(),
             hot_keys: ClusterHotKeys::default(),
             loads: ClusterLoads::default(),
             history: History::default(),
-            settings_events: VecDeque::new(),
+            settings_events: Recent::default(),
             counters: Counters::default(),
             config,
         })
@@ -317,8 +318,8 @@ impl CoordinatorCore {
 
     /// The last [`limits::EVENTS_MAX`] map changes, oldest first. Those of a former process are not
     /// among them.
-    pub fn events(&self) -> impl ExactSizeIterator<Item = &MapEvent> {
-        self.events.iter()
+    pub fn events(&self) -> &Recent<MapEvent, { limits::EVENTS_MAX }> {
+        &self.events
     }
 
     /// Counts since the process started.
@@ -372,7 +373,7 @@ impl CoordinatorCore {
     }
 
     /// The last [`limits::CHANGE_EVENTS_MAX`] decisions about numbers of servers, oldest first. Those of a former process are not among them.
-    pub fn scale_events(&self) -> impl ExactSizeIterator<Item = &ScaleEvent> {
+    pub fn scale_events(&self) -> &Recent<ScaleEvent, { limits::CHANGE_EVENTS_MAX }> {
         self.changes.scale_events()
     }
 
@@ -402,7 +403,7 @@ impl CoordinatorCore {
     }
 
     /// The last [`limits::CHANGE_EVENTS_MAX`] events of changes, oldest first. Those of a former process are not among them.
-    pub fn change_events(&self) -> impl ExactSizeIterator<Item = &ChangeEvent> {
+    pub fn change_events(&self) -> &Recent<ChangeEvent, { limits::CHANGE_EVENTS_MAX }> {
         self.changes.events()
     }
 
@@ -490,8 +491,8 @@ impl CoordinatorCore {
 
     /// Changes of settings since the process started, oldest first, at most
     /// [`SETTINGS_EVENTS_MAX`](limits::SETTINGS_EVENTS_MAX).
-    pub fn settings_events(&self) -> impl Iterator<Item = &SettingsEvent> {
-        self.settings_events.iter()
+    pub fn settings_events(&self) -> &Recent<SettingsEvent, { limits::SETTINGS_EVENTS_MAX }> {
+        &self.settings_events
     }
 
     /// Counts of what servers told of their loads.
@@ -505,7 +506,7 @@ impl CoordinatorCore {
     }
 
     /// What was done about hot keys lately.
-    pub fn hot_key_events(&self) -> ClusterHotKeyEvents {
+    pub fn hot_key_events(&self) -> &Recent<ClusterEventView, { limits::HOT_EVENTS_MAX }> {
         self.hot_keys.events()
     }
 

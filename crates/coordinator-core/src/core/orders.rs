@@ -13,7 +13,6 @@ use crate::changes::{
 };
 use crate::duration::millis;
 use crate::event::{Cause, Change};
-use crate::limits;
 use crate::members::{Drain, DrainRefusal, DrainRequest, DrainView, RemoveRefusal, RemovedView};
 use crate::migrating::{self, MigrationRefusal, MigrationRequest, MigrationView, Order};
 use crate::placing::{Moving, Purpose};
@@ -37,10 +36,7 @@ impl CoordinatorCore {
         if settings != self.settings {
             let promised = self.settings.promise();
             for event in differences(now.unix, &self.settings, &settings) {
-                if self.settings_events.len() == limits::SETTINGS_EVENTS_MAX {
-                    self.settings_events.pop_front();
-                }
-                self.settings_events.push_back(event);
+                self.settings_events.push(event);
             }
             self.settings = settings;
             self.revision += 1;

@@ -118,7 +118,7 @@ impl World {
     }
 
     fn causes(&self) -> Vec<(u64, Cause)> {
-        let events = self.core.events();
+        let events = self.core.events().iter();
         events.map(|event| (event.epoch.0, event.cause)).collect()
     }
 }

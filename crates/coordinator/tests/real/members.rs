@@ -146,9 +146,7 @@ fn a_coordinator_that_returns_from_its_state_file_changes_nothing() {
     running.client().change_settings(&off).unwrap();
     members[2].wait_event(&MemberEvent::Settings(OFF));
     drop(running);
-    members
-        .iter()
-        .for_each(|member| member.wait_event(&MemberEvent::Lost));
+    members.iter().for_each(|member| member.wait_lost());
     members
         .iter()
         .for_each(|member| drop(member.events_so_far()));
@@ -186,7 +184,7 @@ fn a_coordinator_that_lost_its_state_takes_the_map_over() {
     let member = Member::server(at, 1);
     let map = member.wait_map("a map", is_even);
     drop(running);
-    member.wait_event(&MemberEvent::Lost);
+    member.wait_lost();
     let folder = tempfile::tempdir().unwrap();
     let forgetful = Running::start(&Args {
         listen: at.to_string(),

@@ -87,12 +87,12 @@ impl Drop for Process {
     }
 }
 
-/// Runs to the end: exit code and the lines about the coordinator on standard error.
+/// Runs to the end: exit code and the lines about the coordinator on standard error, without times and levels.
 fn outcome(arguments: &[&str]) -> (Option<i32>, Vec<String>) {
     let output = command(arguments).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let ours = |line: &&str| line.starts_with("evenkeel coordinator: ");
-    let lines = stderr.lines().filter(ours).map(str::to_owned).collect();
+    let ours = |line: &str| Some(line[line.find("evenkeel coordinator: ")?..].to_owned());
+    let lines = stderr.lines().filter_map(ours).collect();
     (output.status.code(), lines)
 }
 

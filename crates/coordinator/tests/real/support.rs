@@ -174,6 +174,12 @@ impl Member {
         self.wait_for(&format!("{event:?}"), |e| (e == event).then_some(()));
     }
 
+    pub fn wait_lost(&self) {
+        self.wait_for("that no coordinator answers", |event| {
+            matches!(event, MemberEvent::Lost { .. }).then_some(())
+        });
+    }
+
     pub fn wait_map(&self, what: &str, wanted: impl Fn(&ClusterMap) -> bool) -> Arc<ClusterMap> {
         self.wait_for(what, |event| match event {
             MemberEvent::Map(map) if wanted(map) => Some(map.clone()),

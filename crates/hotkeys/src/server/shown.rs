@@ -1,12 +1,13 @@
 //! What is shown of a worker's hot keys and its load.
 
 use super::{HotKeys, HotKeysStats};
+use crate::config::HotKeysConfig;
 use crate::log::{Loads, Log};
 use crate::popularity::SLOT;
 use crate::replication::Replication;
 use crate::ssm::Slot;
 use crate::state::{State, Transitions};
-use evenkeel_types::{Instant, WorkerRef};
+use evenkeel_types::{Instant, KeyHash, WorkerRef};
 
 /// A tracked key, for statistics.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +55,19 @@ impl HotKeys {
     /// How many keys may have replicas.
     pub fn replicated_count(&self) -> usize {
         self.replicated.len()
+    }
+
+    /// Whether a key has replicas, or would have some if it were not only observed.
+    pub fn has_replicas(&self, hash: KeyHash, key: &[u8]) -> bool {
+        let slot = self.table.find(hash, key);
+        slot.is_some_and(|slot| {
+            self.table[slot].replication.is_some() || self.proposed.contains_key(&slot)
+        })
+    }
+
+    /// By what it decides.
+    pub fn config(&self) -> &HotKeysConfig {
+        &self.config
     }
 
     /// How many keys would have replicas if they were not only observed.

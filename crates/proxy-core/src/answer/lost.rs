@@ -6,6 +6,7 @@ use crate::composed::parse_own;
 use crate::failure::Failure;
 use crate::ids::BackendId;
 use crate::limits::RETRIES_MAX;
+use crate::outage::Cause;
 use crate::output::Output;
 use crate::pipe::backend::Link;
 use crate::pipe::health::Sign;
@@ -101,10 +102,10 @@ fn break_stream(core: &mut ProxyCore, id: BackendId) {
 }
 
 /// How a connection ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// The peer closed it, or it could not be made.
-    Gone,
+    Gone(Cause),
     /// Something did not come in time.
     Late,
     /// The peer does not answer what it was asked.
@@ -150,19 +151,25 @@ pub(crate) fn lose(core: &mut ProxyCore, now: Instant, id: BackendId, loss: Loss
     if matches!(backend.link, Link::Idle | Link::Down { .. }) {
         return;
     }
-    let failure = match loss {
-        Loss::Gone if backend.link == Link::Ready => Failure::Lost(backend.name.clone()),
-        Loss::Gone => Failure::Unavailable(backend.name.clone()),
-        Loss::Late => Failure::Late(backend.name.clone()),
-        Loss::Confused => Failure::Confused(backend.name.clone()),
+    let name = backend.name.clone();
+    let cause = match &loss {
+        Loss::Gone(cause) => cause.clone(),
+        Loss::Late => backend.cause_of_lateness(),
+        Loss::Confused => backend.cause_of_nonsense(),
     };
-    let unasked = Failure::Unavailable(backend.name.clone());
+    let unasked = Failure::Unavailable(name.clone(), Some(cause.clone()));
+    let failure = match loss {
+        Loss::Gone(_) if backend.link == Link::Ready => Failure::Lost(name),
+        Loss::Gone(_) => unasked.clone(),
+        Loss::Late => Failure::Late(name),
+        Loss::Confused => Failure::Confused(name),
+    };
     let mut questions = Vec::new();
     while let Some((question, is_written)) = backend.pop_question() {
         questions.extend(question.split().map(|question| (question, is_written)));
     }
     backend.reset_queue();
-    let sign = match (loss, backend.link) {
+    let sign = match (&loss, backend.link) {
         (Loss::Late, Link::Ready) => Sign::Late,
         _ => Sign::Broken,
     };
@@ -176,8 +183,8 @@ pub(crate) fn lose(core: &mut ProxyCore, now: Instant, id: BackendId, loss: Loss
         return;
     };
     let has_changed = match loss {
-        Loss::Gone => backend.closed_by_peer(now, jitter),
-        Loss::Late | Loss::Confused => backend.failed(now, jitter, sign),
+        Loss::Gone(_) => backend.closed_by_peer(now, jitter, cause),
+        Loss::Late | Loss::Confused => backend.failed(now, jitter, sign, cause),
     };
     if let Some(due) = backend.deadline() {
         core.outbox.due_at(due);

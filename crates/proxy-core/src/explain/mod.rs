@@ -487,6 +487,7 @@ fn server_seen(core: &ProxyCore, id: BackendId, running: bool) -> Option<ServerS
             },
             connection: backend.state().into(),
             failures: backend.health.failures(),
+            cause: backend.cause().map(ToString::to_string),
             queued_requests: backend.queued_requests(),
         }),
     })

@@ -204,6 +204,9 @@ pub struct HealthSeen {
     pub connection: String,
     /// Failures since it last answered a request.
     pub failures: u32,
+    /// Why the newest of them.
+    #[serde(default)]
+    pub cause: Option<String>,
     /// Requests queued or awaited.
     pub queued_requests: usize,
 }

@@ -24,10 +24,12 @@
 
 use crate::bytes::ByteQueue;
 use crate::config::{Login, PoolSettings, TlsId};
+use crate::failure::Failure;
 use crate::ids::{PoolId, RouteId};
 use crate::limits::{
     BACKEND_BYTES_MAX, BACKEND_REQUESTS_MAX, RECONNECT_PAUSE_MAX, RECONNECT_PAUSE_MIN,
 };
+use crate::outage::{Cause, Outage};
 use crate::pipe::backlog::Backlog;
 use crate::pipe::health::{Health, Sign, TRIAL_GREETINGS};
 use crate::pipe::in_flight::{Asker, InFlight, Progress, Question, Tag};
@@ -116,6 +118,7 @@ pub(crate) struct Backend {
     /// Whether identical gets that wait to be sent become one.
     pub collapses: bool,
     pub health: Health,
+    pub outage: Outage,
     /// How long its requests take.
     pub stopwatch: Stopwatch,
     /// The request timeout, in nanoseconds.
@@ -186,6 +189,7 @@ impl Backend {
                 Peer::Worker(_) => 1,
                 Peer::Memcached => TRIAL_GREETINGS,
             }),
+            outage: Outage::default(),
             missed: Missed::default(),
             stopwatch: Stopwatch::default(),
             window: Window::default(),
@@ -213,6 +217,7 @@ impl Backend {
     #[inline]
     pub fn admit(&mut self, len: usize) -> Result<(), Refused> {
         if !self.takes_requests() {
+            self.outage.refused_one();
             return Err(Refused::Down);
         }
         if !self.has_room(len) {
@@ -512,7 +517,7 @@ impl Backend {
     /// A peer that answered on this connection may have been restarted or may have closed an idle
     /// connection, so a new one is tried without a pause. Otherwise it has failed. True if that took it
     /// out of use.
-    pub fn closed_by_peer(&mut self, now: Instant, jitter: f64) -> bool {
+    pub fn closed_by_peer(&mut self, now: Instant, jitter: f64, cause: Cause) -> bool {
         if self.link == Link::Ready && self.has_answered {
             self.counters.failures += 1;
             self.need = 0;
@@ -523,23 +528,56 @@ impl Backend {
             Link::Ready => Sign::Late,
             _ => Sign::Broken,
         };
-        self.failed(now, jitter, sign)
+        self.failed(now, jitter, sign, cause)
     }
 
     /// The connection is given up, or could not be made. What was awaited is still in the queue; the
     /// caller takes it out with [`Backend::pop`]. Tried again after a pause that `jitter` (0..=1)
     /// shortens. True if this took it out of use.
-    pub fn failed(&mut self, now: Instant, jitter: f64, sign: Sign) -> bool {
+    pub fn failed(&mut self, now: Instant, jitter: f64, sign: Sign, cause: Cause) -> bool {
         let doublings = self.health.failures().min(16);
         let longest = (RECONNECT_PAUSE_MIN * (1 << doublings)).min(RECONNECT_PAUSE_MAX);
         let has_changed = self.health.see(now, sign);
         self.counters.failures += 1;
-        self.counters.outages += u64::from(has_changed);
+        self.outage.failed(cause);
+        if has_changed {
+            self.counters.outages += 1;
+            self.outage.begin();
+        }
         self.greeting.clear();
         self.need = 0;
         let pause = longest.mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0);
         self.link = Link::Down { until: now + pause };
         has_changed
+    }
+
+    /// Why it was not reached, while it has not answered since.
+    pub fn cause(&self) -> Option<&Cause> {
+        (self.outage.cause()).filter(|_| self.health.failures() > 0)
+    }
+
+    /// What a request is answered that it is not asked.
+    pub fn unavailable(&self) -> Failure {
+        Failure::Unavailable(self.name.clone(), self.cause().cloned())
+    }
+
+    /// Why what it was to do until now was not done in time.
+    pub fn cause_of_lateness(&self) -> Cause {
+        match self.link {
+            Link::Idle | Link::Connecting { .. } | Link::Down { .. } => Cause::ConnectTimeout,
+            Link::Greeting { .. } | Link::Unready { .. } => Cause::Silent,
+            Link::Ready => Cause::RequestTimeout,
+        }
+    }
+
+    /// Why what it has answered is of no use.
+    pub fn cause_of_nonsense(&self) -> Cause {
+        let is_greeting = matches!(self.link, Link::Greeting { .. });
+        match is_greeting {
+            true if self.awaits_login() => Cause::LoginRefused,
+            true if self.awaits_trial() => Cause::MarksRefused,
+            _ => Cause::Nonsense,
+        }
     }
 
     /// Tells its connections apart.
@@ -604,6 +642,7 @@ impl Backend {
             host: self.host.clone(),
             port: self.port,
             state: self.state(),
+            cause: self.cause().map(ToString::to_string),
             counters,
             latency: self.stopwatch.latency(),
             round_trip_us: self.stopwatch.round_trip_us(),

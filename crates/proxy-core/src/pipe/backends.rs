@@ -3,6 +3,7 @@
 use crate::composed::parse_own;
 use crate::failure::Failure;
 use crate::ids::BackendId;
+use crate::outage::{ServerState, StateChange};
 use crate::output::{Outbox, Output};
 use crate::pipe::backend::{Backend, Link, Peer, Refused};
 use crate::pipe::in_flight::Question;
@@ -84,7 +85,7 @@ impl Backends {
         let backend = self.get_mut(to).ok_or(Failure::NoOwner)?;
         match backend.admit(len_max) {
             Ok(()) => Ok(to),
-            Err(Refused::Down) => Err(Failure::Unavailable(backend.name.clone())),
+            Err(Refused::Down) => Err(backend.unavailable()),
             Err(Refused::Full) => {
                 stats.backend_queue_full += 1;
                 Err(Failure::Busy(backend.name.clone()))
@@ -128,6 +129,13 @@ impl Backends {
             }
             if let Some(mut backend) = self.slab.remove(id.0) {
                 backend.stopwatch.settle(routes);
+                outbox.extend(backend.outage.forget().map(|pool| {
+                    Output::ServerState(Box::new(ServerState {
+                        pool,
+                        server: backend.name,
+                        change: StateChange::Left,
+                    }))
+                }));
             }
         }
     }

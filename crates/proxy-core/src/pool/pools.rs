@@ -422,7 +422,7 @@ impl Pools {
     pub fn may_wait_for_map(&self, tag: &Tag, failure: &Failure) -> bool {
         let cluster = self.get(tag.pool).and_then(Pool::cluster);
         let awaits_map = cluster.is_some_and(|pool| pool.wanted > pool.epoch());
-        awaits_map && !tag.is_replica && matches!(failure, Failure::Unavailable(_))
+        awaits_map && !tag.is_replica && matches!(failure, Failure::Unavailable(..))
     }
 
     /// Whether the key's home, as far as is known now, is not the one that was asked.

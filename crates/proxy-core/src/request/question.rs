@@ -149,7 +149,7 @@ pub(crate) fn ask_new(
             flags.place(out.len() - before, draft.behind_flags)
         }),
         Err(failure) => {
-            if let (Intent::Write, Failure::Unavailable(_), Some(home)) =
+            if let (Intent::Write, Failure::Unavailable(..), Some(home)) =
                 (draft.intent, &failure, home)
             {
                 core.backends.note_refused(home, draft.key);

@@ -209,6 +209,9 @@ fn servers(out: &mut Vec<u8>, backends: &[BackendStats]) {
             format_args!("{host}:{port}"),
         );
         stat(out, format_args!("{name}:state"), state);
+        if let Some(cause) = &server.cause {
+            stat(out, format_args!("{name}:cause"), cause);
+        }
         let of_server = format!("{name}:");
         shown(out, &of_server, BackendCounters::SERVERS, &server.counters);
         server.latency.tell(out, &of_server);
@@ -244,6 +247,7 @@ mod tests {
             host: "h".into(),
             port: 1,
             state,
+            cause: (state == "down").then(|| "connection refused".into()),
             counters: BackendCounters {
                 queued_requests: 1,
                 requests,
@@ -258,7 +262,7 @@ mod tests {
         servers(&mut out, &[connection("up", 5), connection("down", 7)]);
         let text = String::from_utf8(out).unwrap();
         assert!(
-            text.starts_with("STAT s1/0:address h:1\r\nSTAT s1/0:state down\r\n"),
+            text.starts_with("STAT s1/0:address h:1\r\nSTAT s1/0:state down\r\nSTAT s1/0:cause connection refused\r\n"),
             "{text}"
         );
         assert!(text.contains("STAT s1/0:requests 12\r\n"), "{text}");

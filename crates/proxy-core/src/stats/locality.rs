@@ -140,6 +140,7 @@ mod tests {
             host: "h".into(),
             port: 1,
             state: "up",
+            cause: None,
             counters: BackendCounters {
                 requests,
                 sends: requests / 2,

@@ -25,6 +25,8 @@ pub struct BackendStats {
     pub port: u16,
     /// `idle`, `connecting`, `up` or `down`.
     pub state: &'static str,
+    /// Why it is not reached; `None` where it is.
+    pub cause: Option<String>,
     /// What it counts.
     pub counters: BackendCounters,
     /// How long its requests took.
@@ -186,6 +188,9 @@ impl BackendStats {
         if self.rack == NO_RACK {
             // Another worker's connection has stood already.
             self.rack.clone_from(&other.rack);
+        }
+        if self.cause.is_none() {
+            self.cause.clone_from(&other.cause);
         }
         // What an operator should know first.
         let states = ["down", "connecting", "up"].into_iter();

@@ -150,7 +150,7 @@ fn fail(world: &mut World, port: u16, prefix: &str, server: &str) {
     }
     let client = world.client();
     world.send(client, format!("touch {key} 1\r\n"));
-    let unavailable = format!("SERVER_ERROR backend {server} unavailable\r\n");
+    let unavailable = format!("SERVER_ERROR backend {server} unavailable: connection refused\r\n");
     assert_eq!(world.received(client), unavailable);
     world.close(client);
 }

@@ -1,6 +1,7 @@
 //! Servers that are asked for more than they can do; the other stories of failures are in `scripts/failures.txt`.
 
-use super::world::{World, keys_of};
+use super::world::{Connecting, World, keys_of, memcached};
+use crate::{Cause, DEFAULT_POOL, StateChange};
 
 #[test]
 fn what_a_server_cannot_keep_up_with_is_refused_in_time_and_the_server_stays_in_use() {
@@ -76,4 +77,40 @@ fn who_stores_more_than_a_server_can_do_in_time_is_slowed_down_to_that() {
     world.send(other, set(key(1, 0)));
     world.reply(101, "HD\r\n");
     assert_eq!(world.received(other), "STORED\r\n");
+}
+
+#[test]
+fn a_server_that_goes_out_of_use_is_told_of_with_its_cause() {
+    let mut world = World::memcached(1);
+    let client = world.client();
+    let told = |world: &mut World| {
+        let states = core::mem::take(&mut world.states);
+        let told = states.into_iter().map(|state| {
+            assert_eq!((&*state.pool, &*state.server), (DEFAULT_POOL, "a:101"));
+            state.change
+        });
+        told.collect::<Vec<_>>()
+    };
+    let set = |world: &mut World| world.send(client, "set k 0 0 1\r\nx\r\n");
+    world.connecting(101, Connecting::Refuses);
+    (0..3).for_each(|_| set(&mut world));
+    let cause = Cause::Refused;
+    assert_eq!(told(&mut world), [StateChange::Down { cause }]);
+    // What goes on is said once.
+    world.wait_ms(60_000);
+    assert_eq!(told(&mut world), []);
+    world.come_back(101);
+    // The first one found out.
+    let not_asked = 2;
+    assert_eq!(told(&mut world), [StateChange::Up { not_asked }]);
+
+    let mut world = World::memcached(1);
+    let client = world.client();
+    world.connecting(101, Connecting::Silent);
+    world.send(client, "set k 0 0 1\r\nx\r\n");
+    world.wait_ms(5_000);
+    let cause = Cause::Silent;
+    assert_eq!(told(&mut world), [StateChange::Down { cause }]);
+    world.configure(|config| config.pools[0].kind = memcached([102]));
+    assert_eq!(told(&mut world), [StateChange::Left]);
 }

@@ -30,6 +30,8 @@ pub struct World {
     pub plan: Option<RingPlan>,
     config: ProxyConfig,
     pub stats_asked: Vec<StatsTicket>,
+    /// Servers that came into use or went out of it.
+    pub states: Vec<ServerState>,
     /// What was logged.
     pub logged: Vec<LoggedRequest>,
     /// What was recorded.
@@ -106,6 +108,7 @@ impl World {
             unreached: Vec::new(),
             plan: None,
             stats_asked: Vec::new(),
+            states: Vec::new(),
             logged: Vec::new(),
             recorded: Vec::new(),
         }
@@ -331,7 +334,7 @@ impl World {
         server.connected = false;
         server.sent.clear();
         let id = server.id.unwrap();
-        self.core.backend_lost(self.now, id);
+        self.core.backend_lost(self.now, id, Cause::Closed);
         self.pump();
     }
 
@@ -439,6 +442,7 @@ impl World {
                         .answer_own_address(self.now, ticket, "10.0.0.9", 11_311);
                 }
                 Output::ResetStats => self.core.reset_stats(),
+                Output::ServerState(state) => self.states.push(*state),
                 Output::Log(request) => self.logged.push(*request),
                 Output::Profile(chunk) => self.recorded.extend(chunk.records),
             }
@@ -457,7 +461,7 @@ impl World {
                 server.connected = true;
                 self.core.backend_connected(id, None);
             }
-            Connecting::Refuses => self.core.backend_lost(self.now, id),
+            Connecting::Refuses => self.core.backend_lost(self.now, id, Cause::Refused),
             Connecting::Hangs => {}
         }
     }

@@ -44,7 +44,7 @@ pub(crate) fn ask_by_stage(core: &mut ProxyCore, now: Instant, mut question: Que
         Some(Stage::Quiesced) if core.pools.is_loss(tag.pool) => {
             let lost = place_of(core, &question);
             let lost = lost.and_then(|id| core.backends.get(id).ok_or(Failure::Former));
-            let failure = lost.map_or_else(|why| why, |it| Failure::Unavailable(it.name.clone()));
+            let failure = lost.map_or_else(|why| why, |it| it.unavailable());
             ask_at(core, now, question, Err(failure));
         }
         Some(Stage::Quiesced) => {

@@ -1,18 +1,34 @@
 //! Eras: what was asked before a change is answered before anything is asked after it.
 
 use crate::ids::BackendId;
+use crate::outage::ServerState;
+use crate::output::Output;
 use crate::pipe::backend::Peer;
 use crate::under_way::reach::tell_unreached;
 use crate::worker::ProxyCore;
+use std::sync::Arc;
 
 /// A server may have come into use or gone out of it.
 pub(crate) fn standing_changed(core: &mut ProxyCore, id: BackendId) {
-    let backend = core.backends.get(id);
-    let backend_pool = backend.map(|backend| backend.pool);
-    if backend.is_some_and(|backend| backend.peer == Peer::Memcached) {
+    let Some(backend) = core.backends.get_mut(id) else {
+        return;
+    };
+    let (pool, peer) = (backend.pool, backend.peer);
+    if let Some(name) = core.pools.get(pool).map(|pool| &pool.name) {
+        let is_in_use = backend.health.is_in_use();
+        let change = backend.outage.changed(is_in_use, name);
+        core.outbox.extend(change.map(|change| {
+            Output::ServerState(Box::new(ServerState {
+                pool: Arc::clone(name),
+                server: backend.name.clone(),
+                change,
+            }))
+        }));
+    }
+    if peer == Peer::Memcached {
         core.backends.look_for_outages();
         begin_era(core);
-        if let Some(pool) = backend_pool.filter(|pool| core.pools.is_adaptive(*pool)) {
+        if core.pools.is_adaptive(pool) {
             tell_unreached(core, pool);
         }
     }

@@ -47,6 +47,7 @@ use request_log::LogPlan;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tracing::warn;
 
 /// Everything the process is told, with what stands for what it is not told.
 #[derive(Clone, Debug)]
@@ -153,14 +154,15 @@ impl Settings {
             },
         };
         let process = file.process;
-        let coordinator_access = CoordinatorAccess::load(&args.coordinator_access)
-            .map_err(|error| ConfigError::Flags(UsageError(error)))?;
+        let (coordinator_access, access_warning) =
+            CoordinatorAccess::load(&args.coordinator_access)
+                .map_err(|error| ConfigError::Flags(UsageError(error)))?;
         let (front, mut warnings) =
             Front::merged(args, process.front).map_err(ConfigError::Flags)?;
         let (access, warning) = front.access().map_err(ConfigError::Flags)?;
-        warnings.extend(warning);
+        warnings.extend(warning.into_iter().chain(access_warning));
         for warning in warnings {
-            eprintln!("evenkeel proxy: {warning}");
+            warn!("{warning}");
         }
         let advertise = args.advertise.clone().or(process.advertise);
         let racks = (file.racks)

@@ -28,6 +28,7 @@ use std::time::Instant;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_blocking};
+use tracing::{info, warn};
 
 /// The lists that are looked for; the whole process shares them.
 #[derive(Clone, Debug)]
@@ -133,7 +134,7 @@ impl Discoveries {
                 match looked.await {
                     Ok(again) => look = again,
                     Err(error) => {
-                        return eprintln!("evenkeel proxy: the file is looked at no more: {error}");
+                        return warn!("the file is looked at no more: {error}");
                     }
                 }
             }
@@ -256,12 +257,12 @@ fn tell_operator(source: &Source, membership: &Membership) {
     let count = membership.placement().servers.len();
     let trouble = membership.trouble();
     match membership.standing() {
-        Standing::Unknown => eprintln!("evenkeel proxy: {source}: no servers yet: {trouble}"),
+        Standing::Unknown => warn!("{source}: no servers yet: {trouble}"),
         Standing::Kept => {
-            eprintln!("evenkeel proxy: {source}: {trouble}; the {count} servers known so far stay");
+            warn!("{source}: {trouble}; the {count} servers known so far stay");
         }
         Standing::Current | Standing::Unsettled(_) => {
-            eprintln!("evenkeel proxy: {source}: {count} servers");
+            info!("{source}: {count} servers");
         }
     }
 }

@@ -8,6 +8,7 @@ use evenkeel_runtime::{
 use evenkeel_types::Instant;
 use mio::{Interest, Token};
 use std::sync::Arc;
+use tracing::debug;
 
 impl Worker {
     pub(super) fn take_incoming(&mut self) {
@@ -37,6 +38,11 @@ impl Worker {
                 self.applications.resize_with(slot + 1, || None);
             }
             let application = Application::new(id, wire);
+            debug!(
+                connection = slot,
+                from = application.peer(),
+                "client connected"
+            );
             if self.parts.core.records() {
                 let origin = application.origin();
                 self.parts.core.client_comes_from(id, origin.as_bytes());

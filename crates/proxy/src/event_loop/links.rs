@@ -3,8 +3,8 @@
 use super::link::{Link, Resolving};
 use super::{FIRST_SOCKET, Worker};
 use crate::control::Control;
-use crate::server_link::{ServerLink, Wire};
-use evenkeel_proxy_core::{BackendId, TlsId};
+use crate::server_link::{ServerLink, Wire, cause_of};
+use evenkeel_proxy_core::{BackendId, Cause, TlsId};
 use evenkeel_runtime::names::literal;
 use evenkeel_runtime::{Stream, TlsStream};
 use evenkeel_types::Instant;
@@ -54,7 +54,7 @@ impl Worker {
         }
         match self.begin(resolving, address) {
             Ok(link) => self.links[slot] = Some(Link::Socket(link)),
-            Err(_) => self.link_over(now, id),
+            Err(error) => self.link_over(now, id, cause_of(&error)),
         }
     }
 
@@ -80,8 +80,7 @@ impl Worker {
                 Wire::Tls(Box::new(stream.map_err(io::Error::other)?))
             }
         };
-        let place = format!("{}:{}", server.host, address.port());
-        Ok(ServerLink::new(server.id, place, wire))
+        Ok(ServerLink::new(server.id, wire))
     }
 
     pub(super) fn serve_link(&mut self, now: Instant, id: BackendId) {
@@ -99,17 +98,7 @@ impl Worker {
                 self.enqueue_link(id);
             }
             Ok(false) => {}
-            Err(error) => {
-                // Nobody would guess what is wrong with a certificate.
-                if error.kind() == ErrorKind::InvalidData {
-                    let trouble = format!("TLS with {}: {error}", link.place);
-                    if self.tls_trouble != trouble {
-                        eprintln!("evenkeel proxy: {trouble}");
-                        self.tls_trouble = trouble;
-                    }
-                }
-                self.link_over(now, id);
-            }
+            Err(error) => self.link_over(now, id, cause_of(&error)),
         }
     }
 
@@ -117,15 +106,17 @@ impl Worker {
         let Some(Some(Link::Socket(link))) = self.links.get_mut(id.0.slot as usize) else {
             return;
         };
-        if link.id == id && link.flush(&mut self.parts.core).is_err() {
-            self.link_over(now, id);
+        if link.id == id
+            && let Err(error) = link.flush(&mut self.parts.core)
+        {
+            self.link_over(now, id, cause_of(&error));
         }
     }
 
     /// The connection to a server has ended by itself.
-    pub(super) fn link_over(&mut self, now: Instant, id: BackendId) {
+    pub(super) fn link_over(&mut self, now: Instant, id: BackendId, cause: Cause) {
         self.forget_link(id);
-        self.parts.core.backend_lost(now, id);
+        self.parts.core.backend_lost(now, id, cause);
     }
 
     pub(super) fn forget_link(&mut self, id: BackendId) {

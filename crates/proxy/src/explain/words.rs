@@ -237,6 +237,9 @@ fn server_words(server: &ServerSeen) -> String {
         );
         if health.failures > 0 {
             let _ = write!(words, ", {} failures in a row", health.failures);
+            if let Some(cause) = &health.cause {
+                let _ = write!(words, " ({cause})");
+            }
         }
         if health.queued_requests > 0 {
             let _ = write!(words, ", {} requests waiting", health.queued_requests);

@@ -6,6 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use tracing::warn;
 
 /// Where the log goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,7 +117,7 @@ impl LogFile {
     pub(super) fn reopen(&mut self) {
         match self.target.open() {
             Ok(open) => self.open = open,
-            Err(error) => eprintln!("evenkeel proxy: kept the request log there was: {error}"),
+            Err(error) => warn!("kept the request log there was: {error}"),
         }
     }
 
@@ -139,7 +140,7 @@ impl LogFile {
             Ok(()) => self.is_failing = self.is_cut,
             Err(error) => {
                 if !self.is_failing {
-                    eprintln!("evenkeel proxy: the request log takes no more: {error}");
+                    warn!("the request log takes no more: {error}");
                 }
                 self.is_failing = true;
             }

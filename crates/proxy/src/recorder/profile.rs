@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
+use tracing::warn;
 
 /// Where the profile goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +121,7 @@ impl ProfileFile {
                 let _ = self.file.set_len(self.len);
             }
             if !self.is_failing {
-                eprintln!("evenkeel proxy: the profile takes no more: {error}");
+                warn!("the profile takes no more: {error}");
             }
         }
         self.is_failing = result.is_err();
@@ -157,7 +158,7 @@ impl ProfileFile {
         if let Err(error) = &begun
             && !self.is_failing
         {
-            eprintln!("evenkeel proxy: the profile cannot be begun anew: {error}");
+            warn!("the profile cannot be begun anew: {error}");
         }
         self.is_failing |= begun.is_err();
         begun.is_ok()

@@ -11,6 +11,7 @@ mod held;
 mod in_process;
 mod limited;
 mod local_copies;
+mod logs;
 mod membership;
 mod memcached_pool;
 mod metrics;

@@ -179,7 +179,7 @@ impl Writer {
         let dying = dying.unwrap_or_else(|| panic!("no server dies now: {answer}"));
         let is_told = answer.starts_with("SERVER_ERROR backend ")
             && answer.contains(&dying.to_string())
-            && (answer.ends_with(" unavailable") || answer.ends_with(" lost, outcome unknown"));
+            && (answer.contains(" unavailable: ") || answer.ends_with(" lost, outcome unknown"));
         assert!(is_told, "{answer}, while {dying} is restarted");
         assert!(
             !known.failed_at.contains(&restart),

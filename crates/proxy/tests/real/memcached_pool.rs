@@ -94,7 +94,7 @@ fn names_are_looked_up() {
     let error = client.set("k", b"x");
     assert_eq!(
         error,
-        "SERVER_ERROR backend no.such.host.invalid:1 unavailable"
+        "SERVER_ERROR backend no.such.host.invalid:1 unavailable: no such host"
     );
     proxy.stop().expect("it stops");
 }

@@ -128,7 +128,10 @@ fn a_memcached_without_uniques_is_not_asked() {
     assert_eq!(old.client().set_with("k", 0, 0, b"7"), "STORED");
     let mut client = connect(&proxy);
     assert_eq!(client.command("get k"), "END");
-    let unavailable = format!("SERVER_ERROR backend new/{} unavailable", new.address());
+    let unavailable = format!(
+        "SERVER_ERROR backend new/{} unavailable: marks refused",
+        new.address()
+    );
     assert_eq!(client.command("incr k 1"), unavailable);
     let refused = client.stats("servers");
     let name = format!("new/{}:marks_refused", new.address());

@@ -24,7 +24,13 @@ pub fn answer(engine: &mut Engine, at: &At, request: &Request<'_>, out: &mut Vec
                 miss(request, key, with_key, out);
             }
             // A binary client knows nothing of leases: whatever the advice, it is not told.
-            let _ = saw_read(&mut engine.hot, &mut engine.counters, at, key, found);
+            let _ = saw_read(
+                (&mut engine.hot, &mut engine.hottest),
+                &mut engine.counters,
+                at,
+                key,
+                found,
+            );
         }
         Command::GetAndTouch {
             key,

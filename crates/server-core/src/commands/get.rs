@@ -22,7 +22,13 @@ pub fn get_key(engine: &mut Engine, at: &At, key: &[u8], with_cas: bool, out: &m
         missed(engine, key, out);
     }
     // A classic client knows nothing of leases: whatever the advice, it is not told.
-    let _ = saw_read(&mut engine.hot, &mut engine.counters, at, key, found);
+    let _ = saw_read(
+        (&mut engine.hot, &mut engine.hottest),
+        &mut engine.counters,
+        at,
+        key,
+        found,
+    );
 }
 
 /// As [`get_key`] without versions, of a key in this place, and without telling anybody of the read.

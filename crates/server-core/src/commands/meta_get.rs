@@ -27,13 +27,25 @@ pub fn meta_get(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, out: 
         .get_hashed(at.cachelet, key, at.table, at.seconds)
     else {
         engine.counters.get_misses += 1;
-        let advice = saw_read(&mut engine.hot, &mut engine.counters, at, key, None);
+        let advice = saw_read(
+            (&mut engine.hot, &mut engine.hottest),
+            &mut engine.counters,
+            at,
+            key,
+            None,
+        );
         return miss(engine, at, key, meta, advice, out);
     };
     engine.counters.get_hits += 1;
     // What is stale gets no replicas: the next who reads it must be told to replace it.
     let found = (!item.stale()).then(|| item.value().len());
-    let advice = saw_read(&mut engine.hot, &mut engine.counters, at, key, found);
+    let advice = saw_read(
+        (&mut engine.hot, &mut engine.hottest),
+        &mut engine.counters,
+        at,
+        key,
+        found,
+    );
     let terms = Terms {
         cas_shown: engine.cas_shown,
         recache_before: recache_before(&engine.time, at, meta),

@@ -110,6 +110,7 @@ pub(crate) fn read_probed(
 ) {
     let place = (probe.cachelet, probe.table, probe.hint);
     let found = get::plain(engine, place, TimeBase::seconds(now), key, out);
+    engine.hottest.read(key, found.unwrap_or(0));
     if !engine.hot.pass_read(found.unwrap_or(0)) {
         // A classic client knows nothing of leases: whatever the advice, it is not told.
         let (hash, reader) = (KeyHash::of(key), Reader::Unaware);

@@ -6,6 +6,7 @@ use crate::shard::replicas::Replicas;
 use crate::shard::rewritten::Rewritten;
 use crate::shard::time::{NEVER, Seconds, TimeBase};
 use evenkeel_balance::cachelet_load::{CacheletCounts, CacheletLoad, LoadMeter, WorkerLoad};
+use evenkeel_hotkeys::hottest::Hottest;
 use evenkeel_hotkeys::server::{HotKeys, HotKeysStats, ReadAdvice, Reader, WriteKind};
 use evenkeel_protocol::Limits;
 use evenkeel_storage::{
@@ -102,6 +103,8 @@ pub struct Engine {
     pub replicas: Replicas,
     /// The hot keys among its own.
     pub hot: HotKeys,
+    /// Those that get most, at any load.
+    pub hottest: Hottest,
     /// What it counts.
     pub counters: Counters,
     /// Relates the store's clock to the wall clock.
@@ -140,6 +143,7 @@ impl Engine {
             store,
             replicas,
             hot,
+            hottest: Hottest::new(config.life[0] ^ config.life[1], start.monotonic),
             counters: Counters::default(),
             time: TimeBase::new(start),
             limits: config.limits,
@@ -199,6 +203,12 @@ impl Engine {
     /// Tells the hot keys of a write that was carried out; before the answer leaves (S4, S8).
     #[inline]
     pub fn saw_write(&mut self, at: &At, key: &[u8], kind: WriteKind) {
+        self.saw_write_of(at, key, kind, 0);
+    }
+
+    /// The same of a write of a value of so many bytes.
+    #[inline]
+    fn saw_write_of(&mut self, at: &At, key: &[u8], kind: WriteKind, bytes: usize) {
         if kind == WriteKind::Delete {
             // What a miss tells (`V`) and what replicas are removed by must be newer than the value
             // that is gone.
@@ -207,7 +217,12 @@ impl Engine {
         if self.rewritten.is_about(at.cachelet) {
             self.rewritten.add(key);
         }
-        if at.owned && !self.hot.pass_write() {
+        if !at.owned {
+            return;
+        }
+        self.hottest.written(key, bytes);
+        self.hot.handle_stored(bytes);
+        if !self.hot.pass_write() {
             let hash = at.key_hash(key);
             self.hot.handle_write(at.now.monotonic, hash, key, kind);
         }
@@ -242,10 +257,7 @@ impl Engine {
             .insert_hinted(at.cachelet, item, at.table, hint, at.seconds)
         {
             Ok(()) => {
-                if at.owned {
-                    self.hot.handle_stored(bytes);
-                }
-                self.saw_write(at, key, WriteKind::Update);
+                self.saw_write_of(at, key, WriteKind::Update, bytes);
                 Ok(version)
             }
             Err(error) => {
@@ -430,13 +442,17 @@ pub enum PutError {
 /// parts of an [`Engine`] that it needs, so that the item that was found may still be borrowed.
 #[inline]
 pub fn saw_read(
-    hot: &mut HotKeys,
+    (hot, hottest): (&mut HotKeys, &mut Hottest),
     counters: &mut Counters,
     at: &At,
     key: &[u8],
     found: Option<usize>,
 ) -> ReadAdvice {
-    if !at.owned || hot.pass_read(found.unwrap_or(0)) {
+    if !at.owned {
+        return ReadAdvice::default();
+    }
+    hottest.read(key, found.unwrap_or(0));
+    if hot.pass_read(found.unwrap_or(0)) {
         return ReadAdvice::default();
     }
     let advice = hot.handle_read(at.now.monotonic, at.key_hash(key), key, at.reader, found);

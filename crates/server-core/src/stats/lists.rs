@@ -5,7 +5,7 @@ use crate::ownership::hosting::Hosting;
 use crate::shard::engine::Engine;
 use crate::shard::time::TimeBase;
 use evenkeel_balance::cachelet_load::CacheletLoad;
-use evenkeel_control::hot_keys::{EventView, KeyView, ReplicaView, WorkerHotKeys};
+use evenkeel_control::hot_keys::{EventView, HottestView, KeyView, ReplicaView, WorkerHotKeys};
 use evenkeel_protocol::text;
 use evenkeel_storage::CacheletStats;
 use evenkeel_types::{KeyHash, Now, WorkerRef};
@@ -31,6 +31,10 @@ pub(crate) fn lines(
             for key in described.keys.iter().take(LINES_MAX) {
                 write_key(out, key);
             }
+            let is_tracked = |key: &&HottestView| described.keys.iter().any(|it| it.key == key.key);
+            for key in described.hottest.iter().filter(|key| !is_tracked(key)) {
+                write_hottest(out, key);
+            }
         }
         LinesView::HotLog => {
             for event in &hot_keys_view(engine, hosting.me.worker, now, true).events {
@@ -54,7 +58,7 @@ pub(crate) fn hot_keys_view(
     now: Now,
     only_spread: bool,
 ) -> WorkerHotKeys {
-    WorkerHotKeys::of(worker, now, &engine.hot, only_spread)
+    WorkerHotKeys::of(worker, now, (&engine.hot, &engine.hottest), only_spread)
 }
 
 /// The first `LINES_MAX` replicas that this worker holds for other homes.
@@ -141,6 +145,15 @@ fn write_key(out: &mut Vec<u8>, key: &KeyView) {
         write_workers(out, &key.proposed);
     }
     out.extend_from_slice(text::CRLF);
+}
+
+/// A key that nothing is done about, and why.
+fn write_hottest(out: &mut Vec<u8>, key: &HottestView) {
+    let _ = write!(
+        out,
+        "STAT {} state=COLD gets={:.0} sets={:.0} bytes={:.0} share={:.4} why={}\r\n",
+        key.key, key.gets_per_s, key.sets_per_s, key.bytes_per_s, key.share, key.why
+    );
 }
 
 fn write_workers(out: &mut Vec<u8>, workers: &[WorkerRef]) {

@@ -151,11 +151,12 @@ impl WorkerCore {
         self.engine.hot.load()
     }
 
-    /// Whether there is anything to tell of hot keys: some have replicas or would have them, or the log
+    /// Whether there is anything to tell of hot keys: something was asked lately, some have replicas or would have them, or the log
     /// says what became of such.
     pub fn has_hot_keys(&self) -> bool {
         let hot = &self.engine.hot;
-        hot.replicated_count() + hot.proposed_count() + hot.log().entries().len() > 0
+        !self.engine.hottest.is_quiet()
+            || hot.replicated_count() + hot.proposed_count() + hot.log().entries().len() > 0
     }
 
     /// Whether a client without a map has asked for another server's key since the start or `stats reset`.

@@ -86,6 +86,7 @@ impl WorkerCore {
         (self.hosting).carry_out_orders(&mut self.engine, &mut self.outbox, now);
         migrate(self, now);
         self.engine.hot.handle_timeout(now.monotonic);
+        self.engine.hottest.roll(now.monotonic);
         self.engine.measure(now.monotonic);
         self.links.handle_timeout(&mut self.engine, now.monotonic);
         self.carry_out_replication(now);

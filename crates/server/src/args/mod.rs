@@ -12,12 +12,12 @@ pub use extended::Extended;
 pub use files::file_arguments;
 
 use crate::io::IoArgs;
-use clap::{ArgAction, Args as ClapArgs};
+use clap::Args as ClapArgs;
 use evenkeel_hotkeys::config::Mode;
 use evenkeel_member::access::AccessArgs;
 use evenkeel_runtime::{
-    ListenSpec, ListenerProtocol, ListenerTls, TlsOptions, UsageError, parse_permissions,
-    parse_size,
+    ListenSpec, ListenerProtocol, ListenerTls, LogOptions, TlsOptions, UsageError,
+    parse_permissions, parse_size,
 };
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -154,9 +154,9 @@ pub struct Args {
     #[arg(short = 'C', long)]
     pub disable_cas: bool,
 
-    /// Say more on standard error; repeat for more
-    #[arg(short = 'v', long, action = ArgAction::Count)]
-    pub verbose: u8,
+    /// What is logged on standard error
+    #[command(flatten)]
+    pub log: LogOptions,
 
     /// Protocol: auto, ascii (text and meta commands) or binary; auto takes what each connection
     /// begins with [default: auto, with -S binary, with -Y ascii]
@@ -501,7 +501,10 @@ mod tests {
     fn memcached_command_lines_are_understood() {
         let args = parse("x -m64 -p11300 -vvv -c 2048 -t 8 -I 2m -l 127.0.0.1,[::1]:5 -U 0 -R5")
             .expect("flags of memcached");
-        assert_eq!((args.memory_limit, args.port, args.verbose), (64, 11300, 3));
+        assert_eq!(
+            (args.memory_limit, args.port, args.log.verbose),
+            (64, 11300, 3)
+        );
         assert_eq!(
             (args.conn_limit, args.threads, args.max_item_size),
             (2048, 8, 2 << 20)

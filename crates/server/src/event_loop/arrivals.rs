@@ -9,6 +9,7 @@ use evenkeel_runtime::{
 use evenkeel_server_core::{Peer, Port};
 use evenkeel_types::{Instant, Now};
 use mio::Token;
+use tracing::{debug, field};
 
 impl Worker {
     /// Accepts on the worker's own port.
@@ -58,8 +59,9 @@ impl Worker {
     /// Makes an accepted, counted stream a connection of this worker.
     fn adopt(&mut self, now: Now, arrival: Arrival) {
         let Arrival { stream, listener } = arrival;
+        let address = stream.peer_address();
         let id = self.parts.core.open(Peer {
-            address: stream.peer_address(),
+            address,
             port: match listener == self.own_listener() {
                 true => Port::Worker,
                 false => Port::Ordinary,
@@ -86,6 +88,11 @@ impl Worker {
         if self.clients.len() <= slot {
             self.clients.resize_with(slot + 1, || None);
         }
+        debug!(
+            connection = slot,
+            from = address.map(field::display),
+            "client connected"
+        );
         self.clients[slot] = Some(Client {
             connection: Connection::new(id, now),
             socket,

@@ -3,6 +3,7 @@
 use super::Worker;
 use evenkeel_server_core::{CloseReason, ConnectionId};
 use evenkeel_types::{Instant, Now};
+use tracing::debug;
 
 impl Worker {
     pub(super) fn close(&mut self, id: ConnectionId) {
@@ -13,6 +14,7 @@ impl Worker {
         if self.client(id).is_some()
             && let Some(client) = self.clients[id.slot as usize].take()
         {
+            debug!(connection = id.slot, ?reason, "client closed");
             self.parts.transport.close(client.socket);
             self.release(&client.connection, client.counted);
             self.parts.core.close_for(id, reason);

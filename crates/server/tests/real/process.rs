@@ -256,8 +256,8 @@ fn probes_are_answered_where_asked_for() {
     let address: SocketAddr = poll_until(DEADLINE, "the line with the address", || {
         let told = server.stderr_text();
         let line = told.lines().find_map(|line| {
-            line.strip_prefix("evenkeel server: probes are answered on ")
-                .map(str::to_owned)
+            let (_, address) = line.split_once("evenkeel server: probes are answered on ")?;
+            Some(address.to_owned())
         })?;
         line.parse().ok()
     });

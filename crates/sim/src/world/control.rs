@@ -277,7 +277,7 @@ impl World {
         if self.listener.is_none() {
             return;
         }
-        let events = self.coordinator.core.events();
+        let events = self.coordinator.core.events().iter();
         let new = events.filter(|event| event.epoch > before);
         let words = new.map(|event| {
             let (epoch, cause) = (event.epoch, event.cause.as_str());

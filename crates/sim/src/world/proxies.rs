@@ -6,7 +6,7 @@ use super::fault::Fault;
 use super::proxy::MAP_SOURCE;
 use super::server::owner_of_port;
 use crate::history::Nanos;
-use evenkeel_proxy_core::{BackendId, ClientId, Output, ProcessStats};
+use evenkeel_proxy_core::{BackendId, Cause, ClientId, Output, ProcessStats};
 use evenkeel_types::map::ClusterMap;
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl World {
             Arrival::Closed => {
                 p.backends.remove(&id);
                 p.connected.remove(&id);
-                p.core.backend_lost(now, id);
+                p.core.backend_lost(now, id, Cause::Closed);
             }
         }
         self.settle_proxy(proxy);
@@ -175,7 +175,10 @@ impl World {
             Output::Acknowledged { version, .. } => self.acknowledged(proxy, version),
             Output::Unreached { plan, servers, .. } => self.unreached(proxy, plan, servers),
             // Nobody reads it here, or asks for it.
-            Output::Log(_) | Output::Profile(_) | Output::OwnAddress(_) => {}
+            Output::ServerState(_)
+            | Output::Log(_)
+            | Output::Profile(_)
+            | Output::OwnAddress(_) => {}
         }
     }
 }

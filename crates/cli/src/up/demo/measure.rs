@@ -105,6 +105,7 @@ fn join(looks: &[Option<ServerStats>], live: LiveSample) -> Sample {
         .iter()
         .flatten()
         .flat_map(|look| look.hot_keys.iter().cloned())
+        .filter(|key| key.replicas > 0)
         .collect();
     hot_keys.sort_by(|a, b| b.requests_per_second.total_cmp(&a.requests_per_second));
     Sample {
@@ -137,6 +138,7 @@ pub mod tests {
             state: "HOT".into(),
             requests_per_second,
             replicas,
+            why: None,
         };
         let look = |requests, hot_keys| {
             Some(ServerStats {

@@ -183,7 +183,7 @@ fn view(world: &World) -> ChangeView {
 }
 
 fn news(world: &World) -> Vec<ChangeNews> {
-    let events = world.core.change_events();
+    let events = world.core.change_events().iter();
     events.map(|event| event.what).collect()
 }
 
@@ -242,7 +242,11 @@ fn two_proxies_go_through_a_whole_change() {
         ChangeNews::StepPublished,
     ];
     assert_eq!(news(&world), expected);
-    let goals = world.core.change_events().filter_map(|event| event.goal);
+    let goals = world
+        .core
+        .change_events()
+        .iter()
+        .filter_map(|event| event.goal);
     assert!(goals.eq([Stage::Warming, Stage::Done]));
 }
 
@@ -332,7 +336,7 @@ fn a_pause_that_lasts_too_long_is_withdrawn() {
     let withdrawn = view(&world);
     assert_eq!((withdrawn.stage, withdrawn.version), (Stage::Former, 3));
     assert_eq!(withdrawn.goal, Stage::Former);
-    let event = world.core.change_events().last().unwrap();
+    let event = world.core.change_events().iter().last().unwrap();
     assert_eq!(event.what, ChangeNews::WithdrawnUnacknowledged);
     assert_eq!(event.proxies, ["p2"]);
     assert_eq!(world.core.change_counts().unacknowledged, 1);
@@ -534,7 +538,7 @@ fn events_are_bounded() {
         begin(&mut world, Stage::Warming, 1).unwrap();
         world.core.withdraw_change(world.now, "main").unwrap();
     }
-    let events = world.core.change_events();
+    let events = world.core.change_events().iter();
     assert_eq!(events.len(), limits::CHANGE_EVENTS_MAX);
 }
 

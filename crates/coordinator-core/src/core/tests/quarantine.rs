@@ -91,6 +91,7 @@ fn what_two_owners_had_that_died_is_nobodys_until_an_operator_says_so() {
     let event = world
         .core
         .events()
+        .iter()
         .find(|it| it.cause == Cause::CacheletsQuarantined);
     let event = event.expect("an event").clone();
     assert!(event.named.iter().eq(&both) && names.iter().all(|it| event.servers.contains(it)));

@@ -20,7 +20,10 @@ fn it_says_what_the_calls_say_without_what_is_long() {
     assert_eq!(snapshot.hot_keys, core.cluster_hot_keys());
     assert_eq!(snapshot.settings, core.settings());
     assert_eq!(snapshot.drains, core.drains(at).drains);
-    assert_eq!(snapshot.events, core.events().cloned().collect::<Vec<_>>());
+    assert_eq!(
+        snapshot.events,
+        core.events().iter().cloned().collect::<Vec<_>>()
+    );
     let loads = core.cluster_loads(at, LoadOrder::Place, usize::MAX);
     assert_eq!(snapshot.loads.workers, loads.workers);
     assert!(snapshot.loads.cachelets.is_empty() && !loads.cachelets.is_empty());

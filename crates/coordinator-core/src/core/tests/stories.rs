@@ -463,7 +463,7 @@ fn only_the_last_events_are_kept() {
         heartbeat.boot = BootId(boot);
         world.send_new_life(&heartbeat).unwrap();
     }
-    let events: Vec<_> = world.core.events().collect();
+    let events: Vec<_> = world.core.events().iter().collect();
     assert_eq!(events.len(), limits::EVENTS_MAX);
     assert_eq!(events.last().map(|e| e.epoch), Some(Epoch(1_200)));
     assert_eq!(

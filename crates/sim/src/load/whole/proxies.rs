@@ -80,6 +80,7 @@ impl Cluster<'_> {
             | Output::Acknowledged { .. }
             | Output::Unreached { .. }
             | Output::ResetStats
+            | Output::ServerState(_)
             | Output::Log(_)
             | Output::Profile(_)
             | Output::OwnAddress(_) => {}

@@ -339,7 +339,7 @@ impl World {
     pub(super) fn count_ring(&mut self) {
         let core = &self.coordinator.core;
         let lost = core.change_counts().servers_lost;
-        let unreached = core.change_events();
+        let unreached = core.change_events().iter();
         let unreached = unreached.filter(|event| event.what == ChangeNews::NewcomerUnreached);
         let unreached = unreached.count() as u64;
         let led = &mut self.report.led;

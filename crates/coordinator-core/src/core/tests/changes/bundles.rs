@@ -101,7 +101,7 @@ fn copies_are_switched_on_and_off_and_on_again_by_another_plan() {
     assert_eq!(second.number, 2);
     assert_ne!(second.token, first.token);
     follow_to(&mut world, &mut all, Stage::Warming);
-    let happened = world.core.change_events();
+    let happened = world.core.change_events().iter();
     let happened = happened.filter_map(|event| event.plan.map(|plan| (event.what, plan)));
     assert!(happened.eq([
         (ChangeNews::BundleOn, 1),

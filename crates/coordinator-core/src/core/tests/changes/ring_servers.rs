@@ -99,7 +99,12 @@ impl Proxies {
     }
 
     fn news(&self) -> Vec<ChangeNews> {
-        self.world.core.change_events().map(|it| it.what).collect()
+        self.world
+            .core
+            .change_events()
+            .iter()
+            .map(|it| it.what)
+            .collect()
     }
 }
 

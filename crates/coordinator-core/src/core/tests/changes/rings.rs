@@ -257,7 +257,11 @@ fn a_part_moves_through_all_stages_and_has_a_new_generation() {
     follow_to_done(&mut world, &mut all);
     assert_eq!(plan(&world).moved().unwrap().generation(), 2);
     assert_eq!(world.core.change_counts().plans, 2);
-    let plans = world.core.change_events().filter_map(|event| event.plan);
+    let plans = world
+        .core
+        .change_events()
+        .iter()
+        .filter_map(|event| event.plan);
     assert!(plans.eq([1, 2, 2, 3, 3]));
 }
 

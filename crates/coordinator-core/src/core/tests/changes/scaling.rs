@@ -178,7 +178,7 @@ fn a_server_comes_when_a_threshold_was_passed_for_long_enough() {
     assert_eq!((view.servers, view.wanted), (SERVERS + 1, SERVERS + 1));
     assert_eq!(view.phase.name(), PhaseName::Cooling);
     assert_eq!(scaled.world.core.scale_counts().added, 1);
-    let events = scaled.world.core.scale_events();
+    let events = scaled.world.core.scale_events().iter();
     let phases: Vec<PhaseName> = events.map(|event| event.phase.name()).collect();
     let expected = [PhaseName::Starting, PhaseName::Joining, PhaseName::Cooling];
     assert_eq!(phases, expected);
