@@ -126,6 +126,11 @@ impl Trigger {
         Trigger { config, on: false }
     }
 
+    /// By what it judges now.
+    pub fn config(&self) -> &TriggerConfig {
+        &self.config
+    }
+
     /// Replaces [`TriggerConfig::absolute_rps`].
     pub fn set_threshold(&mut self, absolute_rps: Option<f64>) {
         self.config.absolute_rps = absolute_rps;

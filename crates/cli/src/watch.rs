@@ -25,7 +25,7 @@ pub struct HotKey {
     pub home: String,
     /// `HOT`, `HOT_PENDING` or `COLD_PENDING`; `COLD` for one without replicas.
     pub state: String,
-    /// Reads a second at all copies together, as its home estimates.
+    /// Reads a second at all copies together, as its home estimates; of one without replicas reads and writes.
     pub requests_per_second: f64,
     /// Copies besides the home's.
     pub replicas: usize,

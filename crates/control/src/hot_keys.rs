@@ -3,6 +3,7 @@
 //! A worker describes itself ([`WorkerHotKeys`]); a server tells its coordinator what is new of all its
 //! workers ([`HotKeysNews`]), bounded in bytes, so that a heartbeat stays one.
 
+use evenkeel_balance::load::TriggerConfig;
 use evenkeel_hotkeys::ages::Ages;
 use evenkeel_hotkeys::config::Mode;
 use evenkeel_hotkeys::hottest::{Hottest, HottestKey};
@@ -405,17 +406,11 @@ fn hottest_of(worker: u16, now: Instant, hot: &HotKeys, hottest: &Hottest) -> Ve
 
 /// Why a key has no replicas: the first thing that stands against it.
 fn why_nothing(hot: &HotKeys, loads: &Loads, key: &HottestKey) -> String {
-    let config = hot.config();
-    let (busy, busy_min) = (100.0 * loads.busy, 100.0 * config.trigger.busy_min);
-    let is_alone = loads.mean.is_none();
+    let (config, trigger) = (hot.config(), hot.trigger());
     if hot.mode() == Mode::Off {
         "hot keys are switched off".into()
-    } else if is_alone {
-        "no coordinator has told what other servers carry".into()
-    } else if !hot.is_triggered() && loads.busy < config.trigger.busy_min {
-        format!("its worker is {busy:.0} % busy, and looks from {busy_min:.0} %")
     } else if !hot.is_triggered() {
-        "its worker carries no more than others".into()
+        why_untriggered(trigger, loads)
     } else if key.gets < config.write_weight * key.sets {
         "it is written too much".into()
     } else if key.share < config.hot_share {
@@ -423,6 +418,21 @@ fn why_nothing(hot: &HotKeys, loads: &Loads, key: &HottestKey) -> String {
         format!("it has {share:.1} % of its worker's load, hot is {hot_share:.1} %")
     } else {
         "it is looked at".into()
+    }
+}
+
+/// Why a worker does not look for hot keys.
+fn why_untriggered(trigger: &TriggerConfig, loads: &Loads) -> String {
+    if let Some(from) = trigger.absolute_rps {
+        let load = loads.undiverted.max(loads.served);
+        format!("its worker carries {load:.0} requests/s, and looks from {from:.0}")
+    } else if loads.mean.is_none() {
+        "no coordinator has told what other servers carry".into()
+    } else if loads.busy < trigger.busy_min {
+        let (busy, busy_min) = (100.0 * loads.busy, 100.0 * trigger.busy_min);
+        format!("its worker is {busy:.0} % busy, and looks from {busy_min:.0} %")
+    } else {
+        "its worker carries no more than others".into()
     }
 }
 
@@ -586,5 +596,31 @@ mod tests {
         assert_eq!(news.hottest[0].load_rps, 99.0);
         let bytes = serde_json::to_string(&news.hottest).expect("JSON").len();
         assert!(bytes <= NEWS_HOTTEST_BYTES_MAX + 100);
+    }
+
+    #[test]
+    fn why_a_worker_does_not_look_is_what_it_goes_by() {
+        let of = |absolute_rps, mean, busy| {
+            let trigger = TriggerConfig {
+                absolute_rps,
+                ..TriggerConfig::default()
+            };
+            let loads = Loads {
+                undiverted: 100.0,
+                served: 120.0,
+                mean,
+                busy,
+            };
+            why_untriggered(&trigger, &loads)
+        };
+        let by_requests = "its worker carries 120 requests/s, and looks from 500";
+        assert_eq!(of(Some(500.0), Some(100.0), 0.1), by_requests);
+        assert_eq!(of(Some(500.0), None, 0.1), by_requests);
+        let alone = "no coordinator has told what other servers carry";
+        assert_eq!(of(None, None, 0.9), alone);
+        let calm = "its worker is 14 % busy, and looks from 30 %";
+        assert_eq!(of(None, Some(100.0), 0.14), calm);
+        let even = "its worker carries no more than others";
+        assert_eq!(of(None, Some(100.0), 0.9), even);
     }
 }

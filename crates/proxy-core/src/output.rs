@@ -106,11 +106,6 @@ impl Outbox {
         self.outputs.push_back(output);
     }
 
-    /// What there is of it.
-    pub fn extend(&mut self, outputs: impl IntoIterator<Item = Output>) {
-        self.outputs.extend(outputs);
-    }
-
     #[inline]
     pub fn pop(&mut self) -> Option<Output> {
         self.outputs.pop_front()

@@ -1,5 +1,6 @@
 //! A connection to a server: its socket, or TLS on it.
 
+use evenkeel_control::http::shortened;
 use evenkeel_proxy_core::{BackendId, Cause, ProxyCore};
 use evenkeel_runtime::{InputBuffer, Stream, TlsStream, shortest_round_trip};
 use evenkeel_types::Instant;
@@ -222,7 +223,8 @@ impl ServerLink {
     }
 }
 
-/// What an error of a connection says of the server. One of the kind "not found" is that its name has no address.
+/// What an error of a connection says of the server, in one line of bounded length: a certificate's names are the server's words.
+/// An error of the kind "not found" is that its name has no address.
 pub fn cause_of(error: &io::Error) -> Cause {
     match error.kind() {
         ErrorKind::NotFound => Cause::NoSuchHost,
@@ -231,7 +233,26 @@ pub fn cause_of(error: &io::Error) -> Cause {
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Cause::Reset,
         ErrorKind::UnexpectedEof => Cause::Closed,
         ErrorKind::TimedOut => Cause::ConnectTimeout,
-        ErrorKind::InvalidData => Cause::Tls(error.to_string().into()),
-        _ => Cause::Other(error.to_string().into()),
+        ErrorKind::InvalidData => Cause::Tls(shortened(&error.to_string()).into()),
+        _ => Cause::Other(shortened(&error.to_string()).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients are told the cause: it must not become a second answer.
+    #[test]
+    fn what_a_server_says_of_itself_stays_in_its_line() {
+        let names = format!("only valid for a\r\nVALUE k 0 1\r\n{}", "x".repeat(10_000));
+        for kind in [ErrorKind::InvalidData, ErrorKind::Other] {
+            let told = cause_of(&io::Error::new(kind, names.clone())).to_string();
+            assert!(told.contains("only valid for a"), "{told}");
+            assert!(
+                !told.contains(char::is_control) && told.len() < 400,
+                "{told}"
+            );
+        }
     }
 }

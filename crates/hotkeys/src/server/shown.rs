@@ -7,6 +7,7 @@ use crate::popularity::SLOT;
 use crate::replication::Replication;
 use crate::ssm::Slot;
 use crate::state::{State, Transitions};
+use evenkeel_balance::load::TriggerConfig;
 use evenkeel_types::{Instant, KeyHash, WorkerRef};
 
 /// A tracked key, for statistics.
@@ -65,9 +66,14 @@ impl HotKeys {
         })
     }
 
-    /// By what it decides.
+    /// By what it decides; when it looks for hot keys at all, [`trigger`](Self::trigger) says.
     pub fn config(&self) -> &HotKeysConfig {
         &self.config
+    }
+
+    /// When this worker looks for hot keys, as was chosen last.
+    pub fn trigger(&self) -> &TriggerConfig {
+        self.trigger.config()
     }
 
     /// How many keys would have replicas if they were not only observed.

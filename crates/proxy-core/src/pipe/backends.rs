@@ -129,13 +129,13 @@ impl Backends {
             }
             if let Some(mut backend) = self.slab.remove(id.0) {
                 backend.stopwatch.settle(routes);
-                outbox.extend(backend.outage.forget().map(|pool| {
-                    Output::ServerState(Box::new(ServerState {
+                if let Some(pool) = backend.outage.forget() {
+                    outbox.push(Output::ServerState(Box::new(ServerState {
                         pool,
                         server: backend.name,
                         change: StateChange::Left,
-                    }))
-                }));
+                    })));
+                }
             }
         }
     }

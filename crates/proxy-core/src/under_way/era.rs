@@ -16,14 +16,13 @@ pub(crate) fn standing_changed(core: &mut ProxyCore, id: BackendId) {
     let (pool, peer) = (backend.pool, backend.peer);
     if let Some(name) = core.pools.get(pool).map(|pool| &pool.name) {
         let is_in_use = backend.health.is_in_use();
-        let change = backend.outage.changed(is_in_use, name);
-        core.outbox.extend(change.map(|change| {
-            Output::ServerState(Box::new(ServerState {
+        if let Some(change) = backend.outage.changed(is_in_use, name) {
+            core.outbox.push(Output::ServerState(Box::new(ServerState {
                 pool: Arc::clone(name),
                 server: backend.name.clone(),
                 change,
-            }))
-        }));
+            })));
+        }
     }
     if peer == Peer::Memcached {
         core.backends.look_for_outages();
