@@ -33,6 +33,8 @@ export interface ServerLoad {
   unusable: string | null;
   memory_limit_bytes: number;
   memory_bytes: number;
+  reads_per_s: number;
+  hits_per_s: number;
 }
 
 export interface Proxy {
@@ -69,6 +71,21 @@ export interface HottestKey {
   load_rps: number;
   share: number;
   why: string;
+}
+
+/** Where a key lives, and what is done about it. */
+export interface KeyExplained {
+  key: string;
+  epoch: number;
+  cachelet: number;
+  server: string | null;
+  worker: number | null;
+  server_up: boolean;
+  moving: boolean;
+  quarantined: boolean;
+  load: { reads_per_s: number; hits_per_s: number; writes_per_s: number; items: number; memory_bytes: number } | null;
+  hot: HotKey | null;
+  hottest: HottestKey | null;
 }
 
 export interface Spread {

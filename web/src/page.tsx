@@ -4,6 +4,7 @@ import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Heat, type HotKeyEvent, type MapEvent, type Measure, type Snapshot, TokenWanted, follow, get, keepToken } from './api.ts';
 import { Curves } from './curves.tsx';
+import { Explain } from './explain.tsx';
 import { findings, unevenness } from './findings.ts';
 import { bytes, clock, count, percent, times } from './format.ts';
 import { History, SPANS, type Span } from './history.ts';
@@ -97,6 +98,7 @@ function Page() {
       {seen ? (
         <main>
           <Findings seen={seen} history={history} />
+          <Explain />
           <div class="centre">
             <HeatMap history={history} moment={moment} marks={told} of={of} span={span} choose={choose} />
             <Curves history={history} moment={moment} of={of} />

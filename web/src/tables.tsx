@@ -97,11 +97,12 @@ export function Servers({ seen }: { seen: Snapshot }) {
             const load = loads.get(server.name);
             const state = !server.up ? `down, silent for ${duration(server.silent_ms)}` : drained.has(server.name) ? 'draining' : server.asks_for_moves ? 'asks for moves' : 'up';
             const memory = load?.memory_limit_bytes ? `${bytes(load.memory_bytes)} of ${bytes(load.memory_limit_bytes)}` : '';
+            const hits = load && load.reads_per_s > 0 ? `${percent(Math.min(load.hits_per_s / load.reads_per_s, 1))} hits` : '';
             return (
               <tbody key={server.name}>
                 <tr class={server.up ? 'server' : 'server down'}>
                   <th scope="rowgroup" colSpan={4}>
-                    {server.name} <span class="quiet">{state}</span>
+                    {server.name} <span class="quiet">{[state, hits].filter(Boolean).join(', ')}</span>
                   </th>
                   <td class="number quiet" colSpan={2}>
                     {memory}

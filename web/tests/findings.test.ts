@@ -22,7 +22,7 @@ function snapshot(workers: Worker[]): Snapshot {
     unix_s: SINCE + 60,
     totals: { load, reads_per_s: load, hits_per_s: load, writes_per_s: 0, bytes_per_s: 0, items: 1, memory_bytes: 1, memory_limit_bytes: 2 },
     servers: { epoch: 3, servers: names.map(server) },
-    loads: { servers: names.map((server) => ({ server, unusable: null, memory_limit_bytes: 1, memory_bytes: 1 })), workers, quarantined: [] },
+    loads: { servers: names.map((server) => ({ server, unusable: null, memory_limit_bytes: 1, memory_bytes: 1, reads_per_s: 1, hits_per_s: 1 })), workers, quarantined: [] },
     proxies: { epoch: 3, proxies: [] },
     hot_keys: { keys: [], keys_left_out: 0, hottest: [] },
     settings: { hot_keys: 'on' },

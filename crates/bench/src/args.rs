@@ -23,7 +23,7 @@ pub(crate) const ROUNDS_MAX: usize = 1000;
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArgs {
     /// Server to measure: host:port or the path of a unix socket. Repeat to compare.
-    #[arg(long, value_name = "ADDR", required = true)]
+    #[arg(long, value_name = "HOST[:PORT]", required = true)]
     pub target: Vec<Target>,
 
     /// Be a client that knows the map: ask this coordinator (http://HOST:PORT) who owns which key and

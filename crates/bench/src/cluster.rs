@@ -8,10 +8,11 @@ use crate::target::CONNECT_TIMEOUT;
 use anyhow::{Context, ensure};
 use evenkeel_protocol::compose::request;
 use evenkeel_protocol::{Limits, Reply, ReplyOutcome, parse_reply};
+use evenkeel_runtime::resolve;
 use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, WorkerRef};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Longest answer of a coordinator that is read: a map at its limits is below this.
@@ -76,15 +77,11 @@ impl Cluster {
         let mut workers = Vec::new();
         for server in map.servers_up() {
             for (index, &port) in server.worker_ports.iter().enumerate() {
-                let mut addresses = (server.host.as_str(), port)
-                    .to_socket_addrs()
-                    .with_context(|| format!("resolving {}", server.host))?;
                 let worker = WorkerRef {
                     server: server.id,
                     worker: index as u16,
                 };
-                let address = addresses.next();
-                let address = address.with_context(|| format!("{} has none", server.host))?;
+                let address = resolve(&server.host, port).map_err(anyhow::Error::msg)?;
                 workers.push((worker, address));
             }
         }

@@ -392,20 +392,27 @@ impl RunReport {
 
     /// The report for people: a table, the ratios of medians, and what went wrong.
     pub fn to_table(&self) -> String {
-        let heads = "target|round|requests/s|keys/s|hits|p50 µs|p90 µs|p95 µs|p99 µs|p99.9 µs|p99.99 µs|max µs|\
-                     errors|wrong|generator";
-        let (mut rows, mut notes) = (Vec::new(), String::new());
-        for target in &self.targets {
-            for round in &target.rounds {
-                rows.push(round.cells(&target.target));
-                notes += &round.notes(&target.target);
-            }
-        }
-        let table = framed(heads, rows, 1..usize::MAX);
-        let mut text = table.to_string();
+        let rounds = || {
+            let targets = self.targets.iter();
+            targets.flat_map(|of| of.rounds.iter().map(|round| (&*of.target, round)))
+        };
+        let rates = framed(
+            "target|#|requests/s|keys/s|hits|errors|wrong|generator",
+            rounds().map(|(target, round)| round.rates(target)),
+            1..usize::MAX,
+        );
+        let latencies = framed(
+            "latency, µs|#|p50|p90|p99|p99.9|p99.99|max",
+            rounds().map(|(target, round)| round.latencies(target)),
+            1..usize::MAX,
+        );
+        let notes: String = rounds()
+            .map(|(target, round)| round.notes(target))
+            .collect();
+        let mut text = format!("{rates}\n{latencies}");
         for ratios in &self.ratios {
             text += &format!(
-                "\n{} / {} (medians): requests/s {:.3} ({:.3} to {:.3}), p50 {:.3}, p99 {:.3} ({:.3} to {:.3}), \
+                "\n{} / {} (medians): requests/s {:.3} ({:.3} to {:.3}),\n  p50 {:.3}, p99 {:.3} ({:.3} to {:.3}), \
                  p99.9 {:.3}",
                 ratios.target,
                 ratios.baseline,
@@ -424,28 +431,34 @@ impl RunReport {
 }
 
 impl RoundReport {
-    fn cells(&self, target: &str) -> Vec<String> {
-        let latency = &self.latency;
-        let mut cells = vec![
+    fn rates(&self, target: &str) -> Vec<String> {
+        vec![
             target.to_owned(),
             self.round.to_string(),
             format!("{:.0}", self.requests_per_second),
             format!("{:.0}", self.keys_per_second),
             format!("{:.1} %", self.hit_ratio * 100.0),
-        ];
+            self.counters.errors.to_string(),
+            self.counters.wrong_values.to_string(),
+            format!("{:.0} %", self.generator_cpu_share * 100.0),
+        ]
+    }
+
+    fn latencies(&self, target: &str) -> Vec<String> {
+        let latency = &self.latency;
         let percentiles = [
             latency.latency_us_p50,
             latency.latency_us_p90,
-            latency.latency_us_p95,
             latency.latency_us_p99,
             latency.latency_us_p99_9,
             latency.latency_us_p99_99,
             latency.latency_us_max,
         ];
-        cells.extend(percentiles.map(|us| format!("{us:.1}")));
-        cells.push(self.counters.errors.to_string());
-        cells.push(self.counters.wrong_values.to_string());
-        cells.push(format!("{:.0} %", self.generator_cpu_share * 100.0));
+        let mut cells = vec![target.to_owned(), self.round.to_string()];
+        cells.extend(percentiles.map(|us| match us {
+            us if us < 1000.0 => format!("{us:.1}"),
+            us => format!("{us:.0}"),
+        }));
         cells
     }
 

@@ -8,8 +8,8 @@ use crate::report::{RoundReport, RunReport, TargetReport};
 use crate::series::{Moment, Series};
 use crate::{BadUsage, Cluster, LoadArgs, LoadPlan, RunArgs};
 use anyhow::Context;
+use evenkeel_runtime::print_line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -117,7 +117,7 @@ pub(crate) fn print(
         OutputFormat::Table => table(),
         OutputFormat::Json => json()?,
     };
-    writeln!(io::stdout(), "{text}").context("printing the report")
+    print_line(&text).context("printing the report")
 }
 
 /// Says what went wrong with `evenkeel bench COMMAND`, and with which exit code it ends.

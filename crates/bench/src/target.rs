@@ -1,9 +1,10 @@
 //! Where load goes: a TCP address or a unix socket.
 
+use evenkeel_runtime::resolve_server;
 use mio::{Interest, Registry, Token, event};
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 /// How long the first connection to a target may take.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A server to put load on: `host:port`, or the path of a unix socket (with a `/` in it).
+/// A server to put load on: `HOST` or `HOST:PORT`, or the path of a unix socket (with a `/` in it).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     text: String,
@@ -32,14 +33,7 @@ impl FromStr for Target {
         let address = if text.contains('/') {
             Address::Unix(PathBuf::from(text))
         } else {
-            let mut addresses = text
-                .to_socket_addrs()
-                .map_err(|error| format!("'{text}' is no host:port and no socket path: {error}"))?;
-            Address::Tcp(
-                addresses
-                    .next()
-                    .ok_or_else(|| format!("'{text}' has no address"))?,
-            )
+            Address::Tcp(resolve_server(text)?)
         };
         Ok(Target {
             text: text.to_owned(),

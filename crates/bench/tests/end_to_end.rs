@@ -170,6 +170,8 @@ fn targets_are_measured_in_turn_and_compared() {
     assert_eq!(round["wrong_values"], 0);
     assert_eq!(json["ratios"][0]["baseline"], one.address().to_string());
     let table = report.to_table();
+    let widest = table.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(80), "{table}");
     assert!(
         table.contains(&format!("{} / {} (medians)", two.address(), one.address())),
         "{table}"

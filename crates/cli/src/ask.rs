@@ -7,9 +7,8 @@ use comfy_table::{CellAlignment, Row, Table};
 use evenkeel_coordinator::DEFAULT_LISTEN;
 use evenkeel_member::access::{Access, AccessArgs};
 use evenkeel_member::client::ApiClient;
-use evenkeel_runtime::UsageError;
+use evenkeel_runtime::{UsageError, print_line};
 use serde::Serialize;
-use std::io::{self, Write};
 
 /// Names the coordinators of this machine's servers and proxies, and of commands.
 const COORDINATOR_VARIABLE: &str = "EVENKEEL_COORDINATOR";
@@ -103,10 +102,11 @@ impl Format {
         facts: &T,
         table: impl FnOnce(&T) -> String,
     ) -> anyhow::Result<()> {
-        print(&match self {
+        let text = match self {
             Format::Table => table(facts),
             Format::Json => serde_json::to_string_pretty(facts)?,
-        })
+        };
+        print_line(&text).context("failed to write the answer")
     }
 
     /// Prints what has become of a wish: in a `sentence`, or as JSON in a line.
@@ -118,18 +118,12 @@ impl Format {
         done: &T,
         sentence: impl FnOnce(&T) -> String,
     ) -> anyhow::Result<()> {
-        print(&match self {
+        let text = match self {
             Format::Table => sentence(done),
             Format::Json => serde_json::to_string(done)?,
-        })
+        };
+        print_line(&text).context("failed to write the answer")
     }
-}
-
-fn print(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{text}")
-        .and_then(|()| out.flush())
-        .context("failed to write the answer")
 }
 
 /// A table with these heads, between which stand bars. All but the first column are numbers.

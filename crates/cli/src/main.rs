@@ -15,6 +15,8 @@ mod ask;
 mod bundle;
 mod cachelets;
 mod changes;
+#[cfg(test)]
+mod documented;
 mod drain;
 mod environment;
 mod locality;
@@ -31,7 +33,7 @@ mod usage;
 mod watch;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use evenkeel_runtime::{ExitCode, UsageError, die_with_parent, report};
+use evenkeel_runtime::{ExitCode, UsageError, die_with_parent, print_line, report};
 use mimalloc::MiMalloc;
 use std::ffi::OsString;
 
@@ -109,6 +111,8 @@ enum Command {
         #[command(subcommand)]
         command: Sim,
     },
+    /// Prints the version
+    Version,
 }
 
 #[derive(Debug, Subcommand)]
@@ -205,7 +209,12 @@ fn main() -> std::process::ExitCode {
             Sim::Calibrate(args) => evenkeel_sim::command::execute_calibrate(&args),
         }
         .into(),
+        Command::Version => outcome(version()).into(),
     }
+}
+
+fn version() -> anyhow::Result<()> {
+    Ok(print_line(Cli::command().render_version().trim_end())?)
 }
 
 /// A setting that is misspelled in a service's environment would otherwise never be noticed.

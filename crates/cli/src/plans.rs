@@ -133,7 +133,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-fn overview(view: &PlansView) -> String {
+/// What is done about uneven loads, and what the coordinator thinks of them.
+pub fn mode_and_opinion(view: &PlansView) -> String {
     let opinion = match (view.verdict, view.servers_wanted) {
         (Verdict::AddServers, Some(servers)) => {
             format!("the whole cluster is hot: {servers} more servers are needed")
@@ -144,7 +145,11 @@ fn overview(view: &PlansView) -> String {
         ),
         (verdict, _) => opinion(verdict).to_owned(),
     };
-    let mut text = format!("mode {}, loads: {opinion}\n", view.settings.mode);
+    format!("mode {}, loads: {opinion}", view.settings.mode)
+}
+
+fn overview(view: &PlansView) -> String {
+    let mut text = format!("{}\n", mode_and_opinion(view));
     if let Some(spread) = &view.spread {
         text += &format!("{}\n", of_spread(spread));
     }
@@ -158,9 +163,9 @@ fn overview(view: &PlansView) -> String {
             plan.moves.to_string(),
             plan.moved.to_string(),
             mib(plan.bytes),
-            ratio(&plan.before),
-            ratio(&plan.predicted),
-            plan.measured.as_ref().map_or_else(String::new, ratio),
+            over_mean(&plan.before),
+            over_mean(&plan.predicted),
+            plan.measured.as_ref().map_or_else(String::new, over_mean),
             plan.note.clone().unwrap_or_default(),
         ]
     });
@@ -285,7 +290,8 @@ fn of_spread(spread: &Spread) -> String {
     )
 }
 
-fn ratio(spread: &Spread) -> String {
+/// The most loaded worker by the mean.
+pub fn over_mean(spread: &Spread) -> String {
     format!(
         "{:.2}",
         spread.load_max / spread.load_mean.max(f64::MIN_POSITIVE)

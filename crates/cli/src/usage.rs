@@ -5,12 +5,15 @@
 
 use clap::error::ErrorKind;
 use evenkeel_runtime::ExitCode;
+use std::io;
 
 /// Prints what clap has to say, and says how the process ends.
 pub fn explain(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
             Ok(()) => ExitCode::Fine,
+            // `| head` has seen enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::Fine,
             Err(_) => ExitCode::Failed,
         },
         // Asked for nothing at all: the list of commands is the answer.

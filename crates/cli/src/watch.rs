@@ -21,7 +21,7 @@ const QUESTIONS: &[u8] = b"stats\r\nstats evenkeel\r\nstats hotkeys\r\n";
 pub struct HotKey {
     /// The key, with unprintable bytes escaped.
     pub key: String,
-    /// Name of its home, where somebody has said which server this is.
+    /// Name of its home, where somebody has said which server this is; of what a proxy tells the pool.
     pub home: String,
     /// `HOT`, `HOT_PENDING` or `COLD_PENDING`; `COLD` for one without replicas.
     pub state: String,
@@ -139,21 +139,24 @@ impl Asker {
         }
     }
 
-    /// Asks, and reads the answers by `read`; nothing when there are none in time, or others.
+    /// Asks, and reads the answers by `read`.
+    ///
+    /// # Errors
+    /// There are none in time, or others.
     pub fn ask<T>(
         &mut self,
         questions: &[u8],
         read: impl FnOnce(&mut BufReader<TcpStream>) -> io::Result<T>,
-    ) -> Option<T> {
+    ) -> io::Result<T> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => connect(self.address).ok()?,
+            None => connect(self.address)?,
         };
-        connection.get_mut().write_all(questions).ok()?;
-        let answer = read(&mut connection).ok()?;
+        connection.get_mut().write_all(questions)?;
+        let answer = read(&mut connection)?;
         // The next look connects anew where this one failed: the connection may be in the middle of an answer.
         self.connection = Some(connection);
-        Some(answer)
+        Ok(answer)
     }
 }
 
@@ -185,16 +188,18 @@ impl Watch {
         self.asker.address
     }
 
-    /// What the server did since the last look that succeeded, what it holds, and its hot keys; nothing when it
-    /// does not answer.
-    pub fn look(&mut self) -> Option<ServerStats> {
+    /// What the server did since the last look that succeeded, what it holds, and its hot keys.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn look(&mut self) -> io::Result<ServerStats> {
         let mut stats = self.asker.ask(QUESTIONS, read_stats)?;
         let counts = stats.counts;
         stats.counts = match self.last.replace(counts) {
             Some(last) => counts.since(last),
             None => Counts::default(),
         };
-        Some(stats)
+        Ok(stats)
     }
 }
 
@@ -246,8 +251,9 @@ pub fn read_list(reader: &mut impl BufRead, mut take: impl FnMut(&str, &str)) ->
     Err(io::ErrorKind::InvalidData.into())
 }
 
-/// `state=HOT rps=812 gamma=3 shadows=1/0,2/1,3/0` of a key with replicas, `state=COLD gets=40 sets=2 … why=…` of one that gets much.
-fn parse_hot_key(key: &str, facts: &str) -> Option<HotKey> {
+/// `state=HOT rps=812 gamma=3 shadows=1/0,2/1,3/0` of a key with replicas, `state=COLD gets=40 sets=2 … why=…` of one that gets much. A
+/// proxy has `pool=` before that.
+pub fn parse_hot_key(key: &str, facts: &str) -> Option<HotKey> {
     let mut hot = HotKey {
         key: key.to_owned(),
         home: String::new(),
@@ -264,6 +270,7 @@ fn parse_hot_key(key: &str, facts: &str) -> Option<HotKey> {
     for (name, value) in facts.split(' ').filter_map(|fact| fact.split_once('=')) {
         match name {
             "state" => value.clone_into(&mut hot.state),
+            "pool" => value.clone_into(&mut hot.home),
             "rps" => hot.requests_per_second = value.parse().ok()?,
             "gets" | "sets" => hot.requests_per_second += value.parse::<f64>().ok()?,
             "gamma" => hot.replicas = value.parse().ok()?,
@@ -290,7 +297,8 @@ mod tests {
         );
         let why = "its worker is 4 % busy, and looks from 30 %";
         let facts = format!("state=COLD gets=40 sets=2 bytes=9 share=0.1 why={why}");
-        let cold = parse_hot_key("k", &facts).unwrap();
+        let cold = parse_hot_key("k", &format!("pool=main {facts}")).unwrap();
+        assert_eq!(cold.home, "main");
         assert_eq!((cold.requests_per_second, cold.replicas), (42.0, 0));
         assert_eq!(cold.why.as_deref(), Some(why));
     }
@@ -321,12 +329,13 @@ mod tests {
         let mut looks = Vec::new();
         while looks.len() < 3 {
             // Every connection ends after its answer, so every second look finds it closed.
-            if let Some(stats) = watch.look() {
+            if let Ok(stats) = watch.look() {
                 looks.push(stats.counts.requests);
             }
         }
         assert_eq!(looks, [0, 50, 30]);
         server.join().unwrap();
-        assert_eq!(watch.look(), None);
+        let error = watch.look().expect_err("nobody is there");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     }
 }

@@ -51,7 +51,17 @@ fn a_cluster_is_shown_with_who_is_down() {
     assert_eq!(seen["warning"], Value::Null);
     let output = top(&["--coordinator", &url, "--once"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("s3") && text.contains("requests/s"), "{text}");
+    let parts = ["s3", "busy", "busiest worker", "mode automatic, loads: "];
+    assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    let told = &seen["cluster"];
+    assert_eq!(told["workers"]["s1"][0]["cachelets"], 16);
+    let events = told["events"].as_array().expect("events");
+    assert!(
+        events
+            .iter()
+            .any(|event| event["text"] == "map created: s1, s2, s3, 96 cachelets"),
+        "{events:?}"
+    );
 
     cluster.servers[1].kill();
     poll_until(SEEN_DEADLINE, "the coordinator to miss it", || {
@@ -107,9 +117,12 @@ fn a_proxy_shows_how_it_sees_its_servers() {
         text.contains("requests/s to 1 servers, 0 refused/s") && text.contains(&server),
         "{text}"
     );
+    assert!(text.contains("key at default: "), "{text}");
+    assert!(text.contains("hot_keys is off in this pool"), "{text}");
     drop(proxy);
-    let seen = figures(&["--proxy", &address]);
-    assert_eq!(seen["answered"], false);
+    let (code, told) = refused(&["--proxy", &address, "--once"]);
+    assert_eq!(code, Some(1));
+    assert!(told.contains("Connection refused"), "{told}");
 }
 
 #[test]
@@ -120,10 +133,15 @@ fn what_cannot_be_shown_is_said() {
     let (code, told) = refused(&["--coordinator", "http://127.0.0.1:1", "--once"]);
     assert_eq!(code, Some(1), "{told}");
     let (code, told) = refused(&["nowhere", "--once"]);
-    assert_eq!(code, Some(1));
-    assert!(told.contains("nowhere is no address of a server"), "{told}");
+    assert_eq!(code, Some(2));
+    assert!(told.contains("no address of nowhere"), "{told}");
     let (code, told) = refused(&["127.0.0.1:1", "--interval", "0"]);
     assert_eq!(code, Some(2), "{told}");
-    // A server that does not answer is shown as such.
-    assert_eq!(figures(&["127.0.0.1:1"])["servers"][0]["state"], "silent");
+    // Servers that do not answer are shown as such. That none does is a failure.
+    let output = top(&["127.0.0.1:1", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let seen: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(seen["servers"][0]["state"], "silent");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("127.0.0.1:1: Connection refused"), "{told}");
 }

@@ -52,10 +52,16 @@ impl Up {
         let mut parts: Vec<Part> = Vec::new();
         loop {
             let line = process.next_line(LINE_DEADLINE).expect("the last line");
-            if line.starts_with("Point any memcached client at ") {
-                let page = format!(" at http://{}/. ", parts[0].address);
-                assert!(line.contains(&page), "{line}");
+            assert!(line.len() <= 80, "{line}");
+            if line.starts_with("Ctrl-C") {
                 break;
+            }
+            if line.starts_with("See what") {
+                let page = format!(" at http://{}/.", parts[0].address);
+                assert!(line.ends_with(&page), "{line}");
+            }
+            if line.starts_with(|c: char| c.is_ascii_uppercase() || c == ' ') {
+                continue;
             }
             let mut words = line.split(' ');
             let name = words.next().expect("a name").to_owned();
@@ -159,6 +165,35 @@ fn a_cluster_serves_and_stops_without_a_trace() {
         assert!(children.into_iter().all(is_gone));
         assert_eq!(files_in(up.files.path()), Vec::<PathBuf>::new());
     }
+}
+
+#[test]
+fn several_proxies_serve_and_a_file_says_where_everything_is() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("addresses.json").display().to_string();
+    let mut arguments = vec!["--servers", "1", "--threads", "1", "-m", "8"];
+    arguments.extend(["--proxies", "2", "--proxy-arg=--admin=127.0.0.1:0"]);
+    arguments.extend(["--addresses", &file]);
+    let up = Up::start(&arguments);
+    assert_eq!(up.client().set("greeting", b"hello"), "STORED");
+    let text = std::fs::read_to_string(&file).expect("it is written");
+    let told: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let coordinator = format!("http://{}", up.coordinator.address);
+    assert_eq!(told["coordinator"], coordinator);
+    assert_eq!(told["page"], format!("{coordinator}/"));
+    assert_eq!(told["servers"][0]["name"], "server-1");
+    assert_eq!(
+        told["proxies"][0]["address"],
+        up.process.address().to_string()
+    );
+    let second = &told["proxies"][1];
+    assert_eq!(second["name"], "proxy-2");
+    let address = second["address"].as_str().expect("a text");
+    let mut client = Client::connect(address.parse().expect("an address"));
+    assert_eq!(client.get("greeting").expect("stored").data, b"hello");
+    let pid = second["pid"].as_u64().expect("a process id") as u32;
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).expect("it runs");
+    assert!(String::from_utf8_lossy(&line).contains("--admin=127.0.0.1:0"));
 }
 
 #[test]

@@ -125,3 +125,55 @@ fn nothing_at_all_gets_the_list_of_commands() {
     }
     assert_eq!(run(&["--help"]).status.code(), Some(0));
 }
+
+#[test]
+fn addresses_are_written_in_one_way() {
+    let own = "127.0.0.1:9150 for this machine";
+    for admin in ["9150", ":9150"] {
+        refused(&["server", "-u", "root", "--admin", admin], &[own]);
+        refused(&["proxy", "-s", "h:1", "--admin", admin], &[own]);
+    }
+    for (command, words) in [
+        (&["proxy", "-s", "h:1", "-l", "22121"][..], "HOST:22121"),
+        (
+            &["coordinator", "--listen", "127.0.0.1"],
+            "such as 127.0.0.1:11210",
+        ),
+        (&["top", "22121", "--once"], "HOST:22121"),
+        (&["bench", "run", "--target", ":1"], "HOST or HOST:PORT"),
+        (
+            &["proxy", "-s", "127.0.0.1:11211,127.0.0.1"],
+            "127.0.0.1:11211 is listed twice",
+        ),
+        (
+            &["server", "-u", "root", "-m", "1gb"],
+            "megabytes, as in 1024",
+        ),
+    ] {
+        refused(command, &[words]);
+    }
+}
+
+#[test]
+fn the_version_is_a_command_too() {
+    let of = |argument| String::from_utf8_lossy(&run(&[argument]).stdout).into_owned();
+    assert_eq!(of("version"), of("--version"));
+    assert!(of("version").starts_with("evenkeel "), "{}", of("version"));
+}
+
+/// As `| head` does that has seen enough.
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    for arguments in [&["--help"][..], &["experiment", "list"], &["version"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = Command::new(env!("CARGO_BIN_EXE_evenkeel"))
+            .args(arguments)
+            .stdout(writer)
+            .output()
+            .expect("the program was built for this test");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {told}");
+        assert_eq!(told, "", "{arguments:?}");
+    }
+}

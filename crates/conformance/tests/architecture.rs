@@ -143,6 +143,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "balance",
             "hotkeys",
             "coordinator-core",
+            "runtime",
             "workload",
             "member",
             "bench",

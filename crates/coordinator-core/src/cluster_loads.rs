@@ -61,6 +61,11 @@ pub struct ServerLoadView {
     pub memory_bytes: u64,
     /// What its workers serve of their own cachelets.
     pub load: f64,
+    /// Reads of its own cachelets a second, and those of them that found an item.
+    #[serde(default)]
+    pub reads_per_s: f64,
+    #[serde(default)]
+    pub hits_per_s: f64,
 }
 
 /// A worker; see [`WorkerLoad`].
@@ -235,6 +240,8 @@ impl ClusterLoads {
                 memory_limit_bytes: load.as_ref().map_or(0, |load| load.memory_limit_bytes),
                 memory_bytes: workers.iter().map(|(worker, _)| worker.memory_bytes).sum(),
                 load: workers.iter().map(|(worker, _)| worker.load).sum(),
+                reads_per_s: sum_of(workers, |cachelet| cachelet.reads_per_s),
+                hits_per_s: sum_of(workers, |cachelet| cachelet.hits_per_s),
             });
             for (worker, left_out) in workers {
                 view.workers.push(worker_view(name, worker, left_out));
@@ -287,6 +294,11 @@ impl ClusterLoads {
         let cachelets = workers.flat_map(|(worker, _)| worker.cachelets);
         cachelets.map(|load| (load.cachelet, load.load)).collect()
     }
+}
+
+fn sum_of(workers: &[(WorkerLoad, LeftOut)], figure: fn(&CacheletLoad) -> f64) -> f64 {
+    let cachelets = workers.iter().flat_map(|(worker, _)| &worker.cachelets);
+    cachelets.map(figure).sum()
 }
 
 /// Loads are told in whole numbers.

@@ -48,6 +48,7 @@ mod core;
 mod duration;
 pub mod election;
 mod event;
+mod explained;
 mod heat;
 mod history;
 pub mod limits;
@@ -96,6 +97,7 @@ pub use evenkeel_schemes::stage::{Stage, Step};
 pub use evenkeel_types::promise::Consistency;
 pub use evenkeel_types::promise::Promise;
 pub use event::{Cause, EventsBody, MapEvent};
+pub use explained::KeyExplained;
 pub use heat::{HeatColumn, HeatView, HeatWorker, Measure, Step as HeatStep, WantedHeat};
 pub use members::{
     DrainRefusal, DrainRequest, DrainView, DrainsView, Electorate, RemoveRefusal, RemovedView,

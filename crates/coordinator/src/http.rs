@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
 use axum::{Extension, Router};
 use evenkeel_control::access::Holder;
+use evenkeel_runtime::process_metrics;
 use evenkeel_types::Now;
 
 use crate::answer::{Shared, bad_body, error, told, unsaved};
@@ -18,6 +19,7 @@ use crate::bundles;
 use crate::cachelets;
 use crate::changes;
 use crate::desk::{BadRequest, Desk, Standing, Unsaved};
+use crate::explain;
 use crate::guard::{self, Guard};
 use crate::metrics;
 use crate::migrations;
@@ -61,7 +63,9 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
             post(cachelets::release),
         )
         .route("/api/v1/heat", get(cachelets::heat))
+        .route("/api/v1/snapshot", get(stream::snapshot))
         .route("/api/v1/stream", get(stream::snapshots))
+        .route("/api/v1/explain", get(explain::key))
         .route("/api/v1/hotkeys", get(cluster_hot_keys))
         .route("/api/v1/hotkeys/events", get(hot_key_events))
         .route("/api/v1/proxies", get(proxies::list))
@@ -150,6 +154,7 @@ async fn show_metrics(State(desk): Shared) -> Response {
         Some(elector) => text + &metrics::render_election(&elector.view()),
         None => text,
     };
+    let text = text + &process_metrics("coordinator");
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 

@@ -29,6 +29,7 @@ mod documented;
 mod elector;
 mod etcd;
 mod exit;
+mod explain;
 mod guard;
 mod http;
 mod logged;

@@ -21,7 +21,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::args::Args;
+use crate::args::{Args, DEFAULT_LISTEN};
 use crate::desk::{Desk, Unsaved, new_lineage};
 use crate::exit::RunError;
 use crate::guard::{Caller, Guard, Secured};
@@ -33,6 +33,7 @@ use crate::state_place::default_place;
 use crate::store::{MemoryStore, StateStore};
 use evenkeel_coordinator_core::limits::PROXIES_MAX;
 use evenkeel_coordinator_core::{CoordinatorCore, SavedState};
+use evenkeel_runtime::split_port;
 use evenkeel_scaler::Actuator;
 use evenkeel_types::map::SERVERS_MAX;
 use tracing::{field, info, warn};
@@ -91,6 +92,16 @@ pub fn run(args: &Args) -> Result<(), RunError> {
     })
 }
 
+/// Listens on `HOST:PORT`.
+fn listen(text: &str) -> Result<TcpListener, String> {
+    match split_port(text) {
+        Some((host, Some(_))) if !host.is_empty() => {
+            TcpListener::bind(text).map_err(|error| error.to_string())
+        }
+        _ => Err(format!("give HOST:PORT, such as {DEFAULT_LISTEN}")),
+    }
+}
+
 /// Where a browser of this machine finds the page.
 fn page_url(mut address: SocketAddr, is_secure: bool) -> String {
     let scheme = if is_secure { "https" } else { "http" };
@@ -137,9 +148,8 @@ impl Coordinator {
             .enable_all()
             .build()
             .context("start the runtime")?;
-        let listener = TcpListener::bind(&args.listen).map_err(|error| {
-            RunError::Usage(format!("cannot listen on {}: {error}", args.listen))
-        })?;
+        let listener = listen(&args.listen)
+            .map_err(|why| RunError::Usage(format!("cannot listen on {}: {why}", args.listen)))?;
         let address = listener
             .local_addr()
             .context("read the address listened on")?;

@@ -15,13 +15,18 @@ use tokio::time::MissedTickBehavior;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
 
-use crate::answer::{Shared, error};
+use crate::answer::{Shared, error, told};
 use crate::audience::VIEWERS_MAX;
 use crate::desk::{Desk, Unsaved};
 use evenkeel_coordinator_core::Snapshot;
 
 /// Time between two snapshots: that between two columns of the history.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// One snapshot.
+pub(crate) async fn snapshot(State(desk): Shared) -> Response {
+    told(desk.look(|core, now| core.snapshot(now)).await)
+}
 
 /// Snapshots until the viewer hangs up, or this coordinator does not lead any more.
 pub(crate) async fn snapshots(State(desk): Shared) -> Response {

@@ -7,8 +7,8 @@ use crate::run::{Experiment, Progress, Run};
 use anyhow::Context;
 use evenkeel_bench::BadUsage;
 use evenkeel_bench::plot;
+use evenkeel_runtime::print_line;
 use std::fs;
-use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ fn list() -> anyhow::Result<()> {
             experiment.source,
         ]);
     }
-    writeln!(io::stdout(), "{table}").context("printing the list")
+    print_line(&table.to_string()).context("printing the list")
 }
 
 fn run(args: &RunArgs) -> anyhow::Result<()> {
@@ -87,7 +87,7 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
             OutputFormat::Json => report.to_json()?,
             OutputFormat::Markdown => report.to_markdown(),
         };
-        writeln!(io::stdout(), "{text}").context("printing the report")?;
+        print_line(&text).context("printing the report")?;
         took.push((experiment.name, mode, begun.elapsed()));
         if chosen.len() > 1 {
             let (done, seconds) = (took.len(), begun.elapsed().as_secs_f64());

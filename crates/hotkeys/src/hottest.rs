@@ -25,6 +25,9 @@ const SAMPLING_MIN: f64 = 0.002;
 /// After so long counts are halved.
 pub const HALVED_AFTER: Duration = Duration::from_secs(5);
 
+/// Halvings after which nothing is left of a count, however long nobody has looked at the clock.
+const HALVINGS_MAX: usize = 64;
+
 /// What a key gets in a second, as was sampled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HottestKey {
@@ -54,8 +57,9 @@ pub struct Hottest {
     /// Requests since the last slot that were looked at, by their weight.
     seen: f64,
     next_slot: Instant,
-    /// Seconds that are in the counts, as of the last slot.
+    /// Seconds that are in the counts up to then.
     seconds: f64,
+    seconds_to: Instant,
     next_halving: Instant,
 }
 
@@ -72,6 +76,7 @@ impl Hottest {
             seen: 0.0,
             next_slot: now + SLOT,
             seconds: 0.0,
+            seconds_to: now,
             next_halving: now + HALVED_AFTER,
         }
     }
@@ -79,17 +84,33 @@ impl Hottest {
     /// A key was read; `bytes` are those of its value, 0 if there is none. A few instructions for most.
     #[inline]
     pub fn read(&mut self, key: &[u8], bytes: usize) {
-        if self.sampler.take() {
-            self.count(Kind::Get, key, bytes);
+        if self.picks() {
+            self.count_read(key, bytes);
         }
+    }
+
+    /// Whether a request is looked at: for a read whose value is not known yet, which is [counted](Hottest::count_read) when it is.
+    #[inline]
+    pub fn picks(&mut self) -> bool {
+        self.sampler.take()
+    }
+
+    /// A read that was [picked](Hottest::picks) is over.
+    pub fn count_read(&mut self, key: &[u8], bytes: usize) {
+        self.count(Kind::Get, key, bytes);
     }
 
     /// A key was written; `bytes` are those of its new value, 0 if there is none. A few instructions for most.
     #[inline]
     pub fn written(&mut self, key: &[u8], bytes: usize) {
-        if self.sampler.take() {
-            self.count(Kind::Set, key, bytes);
+        if self.picks() {
+            self.count_written(key, bytes);
         }
+    }
+
+    /// A key was written by a request that was [picked](Hottest::picks).
+    pub fn count_written(&mut self, key: &[u8], bytes: usize) {
+        self.count(Kind::Set, key, bytes);
     }
 
     /// Whether nothing was asked lately.
@@ -119,24 +140,46 @@ impl Hottest {
         }
         let slots = 1.0 + now.since(self.next_slot).as_secs_f64() / SLOT.as_secs_f64();
         self.next_slot = now + SLOT;
-        self.seconds += slots * SLOT.as_secs_f64();
         let requests = core::mem::take(&mut self.seen) / slots;
         let sampling = SAMPLES_PER_SLOT / requests.max(1.0);
         self.sampler
             .set_probability(sampling.clamp(SAMPLING_MIN, 1.0));
-        if now >= self.next_halving {
-            self.next_halving = now + HALVED_AFTER;
+        for _ in 0..HALVINGS_MAX {
+            if now < self.next_halving {
+                break;
+            }
+            self.count_seconds_to(self.next_halving);
+            self.seconds /= 2.0;
             for summary in [&mut self.gets, &mut self.sets, &mut self.bytes] {
                 summary.decay();
             }
-            self.seconds /= 2.0;
+            self.next_halving = self.next_halving + HALVED_AFTER;
         }
+        if now >= self.next_halving {
+            self.seconds_to = now;
+            self.next_halving = now + HALVED_AFTER;
+        }
+        self.count_seconds_to(now);
+    }
+
+    fn count_seconds_to(&mut self, until: Instant) {
+        self.seconds += until.since(self.seconds_to).as_secs_f64();
+        self.seconds_to = until;
+    }
+
+    fn seconds(&self, now: Instant) -> f64 {
+        let seconds = self.seconds + now.since(self.seconds_to).as_secs_f64();
+        seconds.max(SLOT.as_secs_f64())
+    }
+
+    /// All requests in a second.
+    pub fn requests_per_second(&self, now: Instant) -> f64 {
+        (self.gets.total() + self.sets.total()) / self.seconds(now)
     }
 
     /// The `most` keys with most gets, with most sets and with most bytes, the greatest load first. O(n log n).
     pub fn list(&self, now: Instant, most: usize) -> Vec<HottestKey> {
-        let slot = SLOT.saturating_sub(self.next_slot.since(now));
-        let seconds = (self.seconds + slot.as_secs_f64()).max(SLOT.as_secs_f64());
+        let seconds = self.seconds(now);
         let total = (self.gets.total() + self.sets.total()).max(1.0);
         let mut list: Vec<HottestKey> = Vec::new();
         for summary in [&self.gets, &self.sets, &self.bytes] {

@@ -20,7 +20,7 @@ use evenkeel_coordinator_core::{
     ForgottenPoolView, HeatView, LoadOrder, MapEvent, MigrationRequest, MigrationView,
     MigrationsView, ProxiesView, ReleasedView, RemovedProxyView, RemovedView, RingMoveRequest,
     RingServerRequest, RingSettingsRequest, RingView, RingsView, ScaleEvent, ScaleEventsBody,
-    ScaleTryView, ScaleView, ScalesView, ServerView, ServersView, Settings,
+    ScaleTryView, ScaleView, ScalesView, ServerView, ServersView, Settings, Snapshot,
 };
 
 /// A client of one coordinator. Every call takes at most a second.
@@ -178,6 +178,15 @@ impl ApiClient {
     /// It cannot be reached.
     pub fn heat(&self, columns: usize) -> ClientResult<HeatView> {
         self.get(&format!("/api/v1/heat?columns={columns}"))
+    }
+
+    /// Everything that a person looks at, of this moment.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be reached.
+    pub fn snapshot(&self) -> ClientResult<Snapshot> {
+        self.get("/api/v1/snapshot")
     }
 
     /// All proxies that are members.

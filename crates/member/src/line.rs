@@ -199,6 +199,7 @@ fn unanswered(error: &ureq::Error) -> CallError {
             "{}; if it speaks TLS, give its address with https://",
             shortened(&error.to_string())
         )),
+        ureq::Error::Io(error) => CallError::Unreachable(error.to_string()),
         _ => CallError::Unreachable(error.to_string()),
     }
 }

@@ -64,6 +64,14 @@ impl Server {
             (None, port) => format!("{}:{port}", self.host),
         }
     }
+
+    /// What people know it by: as its identity, but with the port, which ever it is.
+    fn written(&self) -> String {
+        match &self.name {
+            Some(name) => name.clone(),
+            None => format!("{}:{}", self.host, self.port),
+        }
+    }
 }
 
 impl FromStr for Server {
@@ -319,7 +327,8 @@ impl PlacementConfig {
                     distribution: self.distribution,
                 });
             }
-            if let Some(server) = identities.replace(identity) {
+            if !identities.insert(identity) {
+                let server = server.written();
                 return Err(PlacementError::Duplicate { server });
             }
         }

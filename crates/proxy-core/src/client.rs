@@ -12,12 +12,12 @@
 
 use crate::bytes::{ByteQueue, Spare};
 use crate::counts::Counts;
+use crate::counts::Noted;
 use crate::ids::{PoolId, RouteId};
 use crate::limited::Limited;
 use crate::limits::{ANSWER_RESERVE_START, PIPELINE_MAX};
 use crate::pages::Visit;
 use crate::pipe::in_flight::Question;
-use crate::profile::NoteId;
 use crate::routes::RenameId;
 use crate::show::kinds::Show;
 use crate::stats::counters::Tally;
@@ -44,7 +44,7 @@ pub(crate) struct Slot {
     /// The route that the request went.
     pub route: RouteId,
     /// What is recorded of it.
-    pub note: NoteId,
+    pub note: Noted,
 }
 
 impl Slot {
@@ -56,7 +56,7 @@ impl Slot {
             ticket: None,
             rename: RenameId::NONE,
             route: RouteId::NONE,
-            note: NoteId::NONE,
+            note: Noted::NONE,
         }
     }
 }
@@ -315,7 +315,7 @@ impl Client {
 
     /// Makes room for the answer to a `get` of one key.
     #[inline]
-    pub fn push_key(&mut self, rename: RenameId, route: RouteId, note: NoteId) -> u64 {
+    pub fn push_key(&mut self, rename: RenameId, route: RouteId, note: Noted) -> u64 {
         let show = Show::Value {
             with_cas: false,
             last: true,
@@ -335,7 +335,7 @@ impl Client {
     #[inline]
     pub fn push_keys(
         &mut self,
-        keys: impl ExactSizeIterator<Item = (RenameId, RouteId, NoteId)>,
+        keys: impl ExactSizeIterator<Item = (RenameId, RouteId, Noted)>,
     ) -> u64 {
         let first = self.first + self.ring.len() as u64;
         let count = keys.len();

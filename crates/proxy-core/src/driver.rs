@@ -201,6 +201,7 @@ impl ProxyCore {
     /// The application sent something: `input` is everything of it that was not consumed before.
     /// Returns how many bytes of it are done with. A closed client consumes everything.
     pub fn client_input(&mut self, now: Instant, id: ClientId, input: &[u8]) -> usize {
+        self.counts.hottest.roll(now);
         take_input(self, now, id, input)
     }
 

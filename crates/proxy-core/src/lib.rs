@@ -88,6 +88,7 @@ mod driver;
 mod explain;
 mod failure;
 mod flushes;
+mod hottest;
 mod ids;
 mod kept;
 mod limited;
@@ -152,7 +153,7 @@ pub use routes::{
 pub use server_list::ServerList;
 pub use slab::Key;
 pub use stats::counters::{BackendCounters, BundleCounts, ProxyStats};
-pub use stats::hot_keys::HotKeyReport;
+pub use stats::hot_keys::{HotKeyReport, HottestReport, HottestReports};
 pub use stats::latency::{Histogram, Latency};
 pub use stats::metrics::render as render_metrics;
 pub use stats::per_route::{ROUTES_COUNTED_MAX, RouteCounters};

@@ -3,13 +3,15 @@
 use crate::config::MapSource;
 use crate::explain::{Explanation, HeldKey, Together, explain, held_key, together};
 use crate::ids::RouteId;
+use crate::pool::Pool;
 use crate::routes::{RouteConfig, RouteTarget};
 use crate::stats::counters::ProxyStats;
-use crate::stats::hot_keys::HotKeyReport;
+use crate::stats::hot_keys::{HotKeyReport, HottestReport, HottestReports};
 use crate::stats::per_route::ROUTES_COUNTED_MAX;
 use crate::stats::process::{BackendStats, PoolStats, WorkerCounts};
 use crate::stats::route_stats::{RouteName, RouteStats};
 use crate::worker::ProxyCore;
+use evenkeel_hotkeys::plain::PlainMode;
 use evenkeel_schemes::warmth::Found;
 use evenkeel_types::{Epoch, Instant};
 use std::sync::Arc;
@@ -36,6 +38,7 @@ impl ProxyCore {
             routes: self.route_stats(),
             pools: self.pool_stats(),
             hot_keys: self.hot_keys(now),
+            hottest: self.hottest(now),
             racks: Arc::clone(&self.config.racks),
         }
     }
@@ -68,6 +71,28 @@ impl ProxyCore {
     /// The keys that are read most through this worker, in pools that look for them.
     pub fn hot_keys(&self, now: Instant) -> Vec<HotKeyReport> {
         self.pools.hot_keys(now)
+    }
+
+    /// The keys that get most through this worker, in all pools.
+    pub fn hottest(&self, now: Instant) -> HottestReports {
+        let hottest = &self.counts.hottest;
+        let found = hottest.list(now);
+        let reports = found.filter_map(|(id, found)| {
+            let pool = self.pools.get(id)?;
+            Some(HottestReport {
+                pool: Arc::clone(&pool.name),
+                key: found.key,
+                gets_per_second: found.gets,
+                sets_per_second: found.sets,
+                bytes_per_second: found.bytes,
+                load: found.load,
+                why: why_nothing(pool),
+            })
+        });
+        HottestReports {
+            requests_per_second: hottest.requests_per_second(now),
+            keys: reports.collect(),
+        }
     }
 
     /// What this worker has counted of the routes of its configuration, in their order; those behind the
@@ -151,5 +176,14 @@ impl ProxyCore {
     /// The error line for what is no key, for a key that leaves no room for a name that the pool gives it, and where there is no such pool.
     pub fn held_key(&self, pool: &str, key: &[u8]) -> Result<HeldKey, &'static [u8]> {
         held_key(self, pool, key)
+    }
+}
+
+/// Why nothing is done here about a key of a pool that it does not report as hot.
+fn why_nothing(pool: &Pool) -> &'static str {
+    match (pool.is_plain(), pool.settings.hot_keys.mode) {
+        (false, _) => "its servers decide: see evenkeel top",
+        (true, PlainMode::Off) => "hot_keys is off in this pool",
+        (true, _) => "it is not among those that are read much and seldom written",
     }
 }

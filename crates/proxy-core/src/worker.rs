@@ -86,7 +86,7 @@ impl ProxyCore {
             own_uniques: OwnUniques::default(),
             deletions: Deletions::default(),
             outbox: Outbox::default(),
-            counts: Counts::default(),
+            counts: Counts::new(seed),
             out_pause: limits::OUT_PAUSE,
             room: usize::MAX,
             origin_unix_us: 0,

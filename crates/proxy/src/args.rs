@@ -6,11 +6,12 @@ use crate::limits::{
 };
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use evenkeel_member::access::AccessArgs;
-use evenkeel_placement::config::{BadServer, Distribution, HashTag, PlacementConfig};
+use evenkeel_placement::config::{BadServer, Distribution, HashTag, PORT_DEFAULT, PlacementConfig};
 use evenkeel_placement::hash::Hash;
 use evenkeel_runtime::names::Family;
 use evenkeel_runtime::{
-    GivenOption, ListenSpec, LogOptions, TlsOptions, UsageError, parse_permissions,
+    GivenOption, ListenSpec, LogOptions, TlsOptions, UsageError, parse_http_address,
+    parse_permissions,
 };
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -67,6 +68,10 @@ pub struct Args {
         env = "EVENKEEL_PROXY_LISTEN"
     )]
     pub listen: Option<String>,
+
+    /// Port of those addresses of -l that name none; without -l that of 127.0.0.1 [default: 11211]
+    #[arg(short = 'p', long, value_name = "PORT")]
+    pub port: Option<u16>,
 
     /// Unix socket to listen on besides
     #[arg(long, value_name = "FILE", env = "EVENKEEL_PROXY_UNIX_SOCKET")]
@@ -158,7 +163,7 @@ pub struct Args {
     pub rack: Option<String>,
 
     /// Address of an HTTP port for /metrics, /healthz and /readyz; without it there is none
-    #[arg(long, value_name = "ADDR:PORT", env = "EVENKEEL_PROXY_ADMIN")]
+    #[arg(long, value_name = "IP:PORT", value_parser = parse_http_address, env = "EVENKEEL_PROXY_ADMIN")]
     pub admin: Option<SocketAddr>,
 
     /// File for a log of requests, one JSON object a line; - for standard output. SIGHUP opens it anew
@@ -420,10 +425,11 @@ impl Args {
     /// # Errors
     /// Names the address that is none.
     pub fn listeners(&self) -> Result<Option<Vec<ListenSpec>>, UsageError> {
+        let port = self.port.unwrap_or(PORT_DEFAULT);
         let Some(listen) = &self.listen else {
-            return Ok(None);
+            return Ok(self.port.map(|port| vec![ListenSpec::loopback(port)]));
         };
-        let specs = listen.split(',').map(|text| listener(text.trim()));
+        let specs = listen.split(',').map(|text| listener(text.trim(), port));
         specs.collect::<Result<_, _>>().map(Some)
     }
 

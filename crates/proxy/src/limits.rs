@@ -1,6 +1,5 @@
 //! What the command line and configuration files allow alike.
 
-use evenkeel_placement::config::PORT_DEFAULT;
 use evenkeel_runtime::names::Family;
 use evenkeel_runtime::{ListenSpec, UsageError, parse_duration, parse_size, split_port};
 use std::net::SocketAddr;
@@ -108,12 +107,12 @@ pub fn nameserver(text: &str) -> Result<SocketAddr, String> {
     split.ok_or_else(|| "give the IP address of a name server, or IP:PORT".into())
 }
 
-/// An address of `-l` or `listen`.
+/// An address of `-l` or `listen`, at this port unless it names another.
 ///
 /// # Errors
 /// `-l TEXT: what`.
-pub fn listener(text: &str) -> Result<ListenSpec, UsageError> {
-    let spec = ListenSpec::parse(text, PORT_DEFAULT)?;
+pub fn listener(text: &str, port: u16) -> Result<ListenSpec, UsageError> {
+    let spec = ListenSpec::parse(text, port)?;
     if spec.protocol.is_some() || spec.tagged {
         return Err(UsageError(format!(
             "-l {text}: proto[…]: and tag[…]: are for servers; of the proxy, each connection speaks \

@@ -7,7 +7,7 @@ use evenkeel_proxy_core::{ProcessFacts, ProcessStats, render_metrics};
 use evenkeel_runtime::budget::Pool;
 use evenkeel_runtime::names::Resolver;
 use evenkeel_runtime::watchdog::TurnCounts;
-use evenkeel_runtime::{Clock, ConnectionCount, Page, PageKind};
+use evenkeel_runtime::{Clock, ConnectionCount, Page, PageKind, process_metrics};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
@@ -99,7 +99,7 @@ impl Facts {
             };
             process.add(counts);
         }
-        page(200, &render_metrics(&process))
+        page(200, &(render_metrics(&process) + &process_metrics("proxy")))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Exit codes and the one line that explains a failed start.
 
 use std::fmt;
+use std::io::{self, ErrorKind, Write};
 
 /// How the program ends. The numbers are a contract with scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,18 @@ impl ExitCode {
             true => ExitCode::Usage,
             false => ExitCode::Failed,
         }
+    }
+}
+
+/// Prints a text and a line's end on standard output. Nobody reads any more, as behind `| head`? Then that was enough.
+///
+/// # Errors
+/// It cannot be written.
+pub fn print_line(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
     }
 }
 

@@ -30,6 +30,7 @@ mod notify;
 mod options;
 mod parent;
 mod privileges;
+mod process_metrics;
 mod round_trip;
 mod secrets;
 mod signals;
@@ -51,7 +52,7 @@ pub use clock::{Clock, TurnClock, since_boot};
 pub use connections::{ConnectionCount, OverLimit};
 pub use daemon::{Daemon, PidFile, daemonize, write_whole};
 pub use descriptors::{RESERVED_DESCRIPTORS, raise_descriptor_limit};
-pub use exit::{ExitCode, UsageError, report};
+pub use exit::{ExitCode, UsageError, print_line, report};
 pub use http::{HttpPort, Page, PageKind};
 pub use listen::{Listener, bind_tcp, bind_unix, try_bind_tcp};
 pub use listen_spec::{ListenSpec, ListenerProtocol, ListenerTls};
@@ -62,6 +63,7 @@ pub use notify::{Attention, Notifier, WorkerHandle};
 pub use options::{GivenOption, TlsOptions};
 pub use parent::die_with_parent;
 pub use privileges::{allow_core_files, become_user, is_root, lift_lock_limit, lock_memory};
+pub use process_metrics::process_metrics;
 pub use round_trip::shortest_round_trip;
 pub use secrets::read_secret;
 pub use signals::{ProcessSignal, ProcessSignals};
@@ -71,5 +73,8 @@ pub use tls::{
     Certificates, ClientCertificates, PreparedCertificates, TlsClient, TlsClientFiles, TlsConfig,
     TlsContext, TlsContexts, TlsFailure, TlsFiles, TlsKind, TlsStream, TlsVersion,
 };
-pub use units::{listen_address, parse_duration, parse_permissions, parse_size, split_port};
+pub use units::{
+    parse_duration, parse_http_address, parse_megabytes, parse_permissions, parse_size, resolve,
+    resolve_server, split_port,
+};
 pub use wire::Wire;

@@ -6,6 +6,7 @@
 //! ```
 
 use crate::listen::{Listener, try_bind_tcp};
+use crate::units::port_alone;
 use crate::{UsageError, split_port};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -102,6 +103,9 @@ impl ListenSpec {
             let named = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
             if host.is_empty() || !host.chars().all(named) {
                 return Err(fail("give an IP address or a host name"));
+            }
+            if let Some(hint) = port_alone(host) {
+                return Err(fail(&hint));
             }
             spec.host = Some(host.to_owned());
         }
@@ -239,6 +243,7 @@ mod tests {
             "tag[x:127.0.0.1",
             "[::1",
             "notls:",
+            "22121",
         ] {
             let error = ListenSpec::parse(text, 1).expect_err(text);
             assert!(error.0.contains(&format!("-l {text}")), "{text}: {error}");

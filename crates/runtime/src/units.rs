@@ -1,6 +1,6 @@
 //! Sizes, durations and addresses as people write them on a command line.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 /// Reads a size in bytes: a number, with suffix `k`, `m` or `g` (or `KiB`, `MiB`, `GiB`) for powers
@@ -22,16 +22,83 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "give a number, with suffix k, m or g if you like".into())
 }
 
-/// Reads an address to listen on: `IP`, `IP:PORT`, `[V6]`, `[V6]:PORT` or a bare V6, where `localhost`
-/// is 127.0.0.1 and `*` every address. `None` when it is no such thing.
-pub fn listen_address(text: &str, default_port: u16) -> Option<SocketAddr> {
-    let (host, port) = split_port(text)?;
-    let ip = match host {
-        "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        "*" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        _ => host.parse().ok()?,
+/// Reads a size in megabytes of 1024 × 1024 bytes: a number alone, as memcached's `-m`, or one with a suffix as [`parse_size`].
+///
+/// # Errors
+/// What to write instead.
+pub fn parse_megabytes(text: &str) -> Result<usize, String> {
+    let told = || "give megabytes, as in 1024, or a size, as in 1g".to_owned();
+    match text.parse() {
+        Ok(megabytes) => Ok(megabytes),
+        Err(_) => match parse_size(text) {
+            Ok(bytes) if bytes % (1 << 20) == 0 => Ok(bytes >> 20),
+            _ => Err(told()),
+        },
+    }
+}
+
+/// memcached's port, and so that of a server whose port nobody gives.
+const SERVER_PORT: u16 = 11211;
+
+/// Reads the address of an HTTP port of this machine: `IP:PORT`, where `localhost` is 127.0.0.1 and `*` every address. An address has
+/// to be given: nobody opens such a port to the network by a slip.
+///
+/// # Errors
+/// What to write instead.
+pub fn parse_http_address(text: &str) -> Result<SocketAddr, String> {
+    let address = split_port(text).and_then(|(host, port)| {
+        let ip = match host {
+            "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            "*" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            _ => host.parse().ok()?,
+        };
+        Some(SocketAddr::new(ip, port?))
+    });
+    address.ok_or_else(|| match text.trim_start_matches(':').parse::<u16>() {
+        Ok(port) => {
+            format!("give IP:PORT: 127.0.0.1:{port} for this machine alone, 0.0.0.0:{port} for all")
+        }
+        Err(_) => "give IP:PORT, such as 127.0.0.1:9150".into(),
+    })
+}
+
+/// Finds the address of a server: `HOST` or `HOST:PORT`, port 11211 unless given. As [`resolve`].
+///
+/// # Errors
+/// What is wrong with it, or why nobody knows the name.
+pub fn resolve_server(text: &str) -> Result<SocketAddr, String> {
+    let (host, port) = match split_port(text) {
+        Some((host, port)) if !host.is_empty() => (host, port),
+        _ => return Err(format!("{text} is no server: give HOST or HOST:PORT")),
     };
-    Some(SocketAddr::new(ip, port.unwrap_or(default_port)))
+    if let Some(hint) = port_alone(host) {
+        return Err(format!("{text} is no server: {hint}"));
+    }
+    resolve(host, port.unwrap_or(SERVER_PORT))
+}
+
+/// The address of a host by its name or address, with brackets or without. Of several the first of IPv4. May take time.
+///
+/// # Errors
+/// Why nobody knows the name.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "for commands of their own, which wait for the answer"
+)]
+pub fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let addresses = (bare, port)
+        .to_socket_addrs()
+        .map_err(|error| format!("no address of {host} is found: {error}"))?;
+    addresses
+        .min_by_key(SocketAddr::is_ipv6)
+        .ok_or_else(|| format!("{host} has no address"))
+}
+
+/// What to write instead of a number where an address belongs, which the resolver takes for an IPv4 address.
+pub(crate) fn port_alone(host: &str) -> Option<String> {
+    let port: u16 = host.parse().ok()?;
+    Some(format!("{port} looks like a port; give HOST:{port}"))
 }
 
 /// Host and port of `HOST`, `HOST:PORT`, `[V6]`, `[V6]:PORT` or a bare V6.
@@ -107,6 +174,62 @@ mod tests {
             "17179869184g",
         ] {
             assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn memory_is_in_megabytes_unless_a_suffix_says_otherwise() {
+        for (text, megabytes) in [("64", 64), ("1024m", 1024), ("1g", 1024), ("2048k", 2)] {
+            assert_eq!(parse_megabytes(text), Ok(megabytes), "{text}");
+        }
+        for text in ["", "1gb", "-1", "5k"] {
+            let error = parse_megabytes(text).expect_err(text);
+            assert!(error.contains("as in 1024"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_http_port_has_an_address() {
+        for (text, address) in [
+            ("127.0.0.1:9150", "127.0.0.1:9150"),
+            ("localhost:0", "127.0.0.1:0"),
+            ("*:9150", "0.0.0.0:9150"),
+            ("[::1]:9150", "[::1]:9150"),
+        ] {
+            let read = parse_http_address(text).map(|at| at.to_string());
+            assert_eq!(read.as_deref(), Ok(address), "{text}");
+        }
+        for text in ["9150", ":9150"] {
+            let error = parse_http_address(text).expect_err(text);
+            assert!(error.contains("127.0.0.1:9150 for this machine"), "{error}");
+        }
+        for text in ["", "127.0.0.1", "a.example:9150", "127.0.0.1:x", "::1"] {
+            let error = parse_http_address(text).expect_err(text);
+            assert!(error.contains("such as"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_server_has_memcacheds_port_unless_another_is_given() {
+        for (text, address) in [
+            ("127.0.0.1", "127.0.0.1:11211"),
+            ("127.0.0.1:5", "127.0.0.1:5"),
+            ("[::1]", "[::1]:11211"),
+            ("::1", "[::1]:11211"),
+            ("[::1]:5", "[::1]:5"),
+        ] {
+            let found = resolve_server(text).map(|at| at.to_string());
+            assert_eq!(found.as_deref(), Ok(address), "{text}");
+        }
+        for (text, words) in [
+            ("22121", "give HOST:22121"),
+            (":22121", "HOST or HOST:PORT"),
+            ("", "HOST or HOST:PORT"),
+            ("h:x", "HOST or HOST:PORT"),
+            ("no such host", "no address of no such host"),
+        ] {
+            let error = resolve_server(text).expect_err(text);
+            assert!(error.contains(words), "{error}");
         }
     }
 

@@ -4,7 +4,7 @@ use crate::balancer::SharedBalancer;
 use crate::control::{Control, WorkerHandle, ask};
 use evenkeel_balance::cachelet_load::WorkerLoad;
 use evenkeel_control::hot_keys::{EventView, ReplicaView, WorkerHotKeys};
-use evenkeel_runtime::{Clock, Page, PageKind};
+use evenkeel_runtime::{Clock, Page, PageKind, process_metrics};
 use evenkeel_server_core::{ClassStats, Counters, ProcessFacts, metrics};
 use evenkeel_types::Epoch;
 use serde::Serialize;
@@ -65,10 +65,8 @@ impl Pages {
             classes.add(&mut held);
         }
         let facts = (self.facts)();
-        page(
-            200,
-            &metrics::render(&sum, &classes, &facts, self.clock.now()),
-        )
+        let own = metrics::render(&sum, &classes, &facts, self.clock.now());
+        page(200, &(own + &process_metrics("server")))
     }
 
     /// What each worker knows of its hot keys.

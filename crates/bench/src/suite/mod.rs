@@ -42,9 +42,9 @@ use crate::process::{Refused, Server, memcached_version};
 use crate::run::report_error;
 use crate::{BadUsage, Protocol};
 use anyhow::Context;
+use evenkeel_runtime::print_line;
 use ground::{Ground, MEMORY_MB};
 use report::Compared;
-use std::io::Write;
 use std::path::PathBuf;
 
 /// Measures Evenkeel's server beside memcached and an echo server, and prints what was asked of it
@@ -74,7 +74,7 @@ fn show(ground: &GroundArgs, what: &str, run: impl FnOnce() -> anyhow::Result<Su
             std::fs::write(path, report.to_json()? + "\n")
                 .with_context(|| format!("writing {}", path.display()))?;
         }
-        writeln!(std::io::stdout(), "{}", report.to_table()).context("printing the report")
+        print_line(&report.to_table()).context("printing the report")
     };
     match show() {
         Ok(()) => 0,

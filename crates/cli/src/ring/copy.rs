@@ -9,10 +9,11 @@ use evenkeel_control::rings::{Moving, RingPlan};
 use evenkeel_coordinator_core::{RingView, Stage};
 use evenkeel_member::client::ApiClient;
 use evenkeel_protocol::base64;
+use evenkeel_runtime::{resolve, resolve_server};
 use percent_encoding::percent_decode;
 use serde::Serialize;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// How long a server or a proxy may take for the next line.
@@ -33,8 +34,8 @@ pub struct Args {
     /// Which
     pub pool: String,
 
-    /// Any proxy of the pool: HOST:PORT
-    #[arg(long, value_name = "ADDR")]
+    /// Any proxy of the pool
+    #[arg(long, value_name = "HOST[:PORT]")]
     pub proxy: String,
 
     /// Most keys that are asked for in a second
@@ -87,8 +88,7 @@ pub fn run(args: &Args, coordinator: &CoordinatorArgs, format: Format) -> anyhow
             ..CopiedServer::default()
         };
         let still = || is_warming(&client, &args.pool, plan.number);
-        let address = (server.host.as_str(), server.port);
-        let dumped = dump(address).and_then(|lines| {
+        let dumped = dump(&server.host, server.port).and_then(|lines| {
             let shown = |done: &CopiedServer| {
                 if shows {
                     let CopiedServer { server, moving, .. } = done;
@@ -151,15 +151,17 @@ fn is_warming(client: &ApiClient, pool: &str, plan: u64) -> anyhow::Result<bool>
 }
 
 /// The lines of all keys that a memcached has.
-fn dump(server: (&str, u16)) -> anyhow::Result<impl Iterator<Item = io::Result<Vec<u8>>>> {
-    let mut lines = connect(server)?;
+fn dump(
+    host: &str,
+    port: u16,
+) -> anyhow::Result<impl Iterator<Item = io::Result<Vec<u8>>> + use<>> {
+    let mut lines = connect(resolve(host, port))?;
     lines.get_mut().write_all(b"lru_crawler metadump all\r\n")?;
     Ok(lines.split(b'\n'))
 }
 
-fn connect(to: impl ToSocketAddrs) -> anyhow::Result<BufReader<TcpStream>> {
-    let mut addresses = to.to_socket_addrs().context("finding its address")?;
-    let address: SocketAddr = addresses.next().context("it has no address")?;
+fn connect(to: Result<SocketAddr, String>) -> anyhow::Result<BufReader<TcpStream>> {
+    let address = to.map_err(anyhow::Error::msg)?;
     let stream = TcpStream::connect_timeout(&address, TIMEOUT)
         .with_context(|| format!("connecting to {address}"))?;
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -227,7 +229,8 @@ struct Proxy {
 
 impl Proxy {
     fn connect(address: &str, keys_per_second: u32) -> anyhow::Result<Proxy> {
-        let answers = connect(address).with_context(|| format!("proxy {address}"))?;
+        let answers =
+            connect(resolve_server(address)).with_context(|| format!("proxy {address}"))?;
         Ok(Proxy {
             answers,
             pace: Duration::from_secs(1) / keys_per_second,

@@ -2,8 +2,16 @@
 
 use evenkeel_coordinator_core::HeatView;
 
+use super::cluster::{Cluster, WorkerLine};
+use super::units::{count, ratio};
 use crate::watch::{Holdings, HotKey, ServerStats, rate};
 use serde::Serialize;
+
+/// Looks whose requests a second are remembered of each server.
+pub const HISTORY_MAX: usize = 60;
+
+/// What a server said, or why it said nothing.
+pub type Told = Result<ServerStats, String>;
 
 /// A server that is watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,11 +32,17 @@ pub struct Member {
 pub struct ServerLine {
     pub name: String,
     pub rack: Option<String>,
-    /// `up`, `down` where the coordinator says so, or `silent` where it does not answer.
+    /// `up`, `draining` or `down` where the coordinator says so, or `silent` where it does not answer.
     pub state: &'static str,
+    /// Why it does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
     pub requests_per_second: f64,
     /// Its load by the mean of all that answer; 1 is perfectly even.
     pub load_over_mean: f64,
+    /// The part of its time that its busiest worker does not sleep, where a coordinator tells.
+    pub busy: Option<f64>,
+    pub workers: Vec<WorkerLine>,
     /// Keys found of those read at their home; nothing where none was read.
     pub hit_ratio: Option<f64>,
     /// Part of its requests that were reads of replicas.
@@ -38,6 +52,9 @@ pub struct ServerLine {
     pub holdings: Holdings,
     pub cachelets: Option<usize>,
     pub epoch: Option<u64>,
+    /// Requests a second at the last looks, the newest last.
+    #[serde(skip)]
+    pub history: Vec<f64>,
 }
 
 /// Everything of one moment.
@@ -54,6 +71,8 @@ pub struct Figures {
     pub servers: Vec<ServerLine>,
     /// Keys with replicas, and those that get most without any: the hottest first.
     pub hot_keys: Vec<HotKey>,
+    /// Where there is a coordinator that tells it.
+    pub cluster: Option<Cluster>,
     /// What is wrong with the source of the servers, if anything.
     pub warning: Option<String>,
     /// Where it was asked for, and there is a coordinator that tells it.
@@ -69,23 +88,19 @@ impl Figures {
     }
 
     /// Puts together what `seconds` brought: each member, and what it said if it did.
-    pub fn new(
-        seconds: f64,
-        looks: &[(Member, Option<ServerStats>)],
-        warning: Option<String>,
-    ) -> Figures {
-        let answers = || looks.iter().filter_map(|(_, stats)| stats.as_ref());
+    pub fn new(seconds: f64, looks: &[(Member, Told)], warning: Option<String>) -> Figures {
+        let answers = || looks.iter().filter_map(|(_, told)| told.as_ref().ok());
         let rate = |count| rate(count, seconds);
         let all: u64 = answers().map(|stats| stats.counts.requests).sum();
         let mean = rate(all) / answers().count().max(1) as f64;
         let servers: Vec<_> = looks
             .iter()
-            .map(|(member, stats)| line(member, stats.as_ref(), mean, &rate))
+            .map(|(member, told)| line(member, told, mean, &rate))
             .collect();
         let mut hot_keys: Vec<_> = looks
             .iter()
-            .flat_map(|(member, stats)| {
-                let keys = stats.iter().flat_map(|stats| &stats.hot_keys);
+            .flat_map(|(member, told)| {
+                let keys = told.iter().flat_map(|stats| &stats.hot_keys);
                 keys.map(|key| HotKey {
                     home: member.name.clone(),
                     ..key.clone()
@@ -103,32 +118,90 @@ impl Figures {
             replicas: hot_keys.iter().map(|key| key.replicas).sum(),
             servers,
             hot_keys,
+            cluster: None,
             warning,
             heat: None,
         }
     }
+
+    /// Adds what the coordinator tells.
+    pub fn add_cluster(&mut self, cluster: Cluster) {
+        for server in &mut self.servers {
+            if let Some(workers) = cluster.workers.get(&server.name) {
+                server.busy = workers.iter().map(|it| it.busy).reduce(f64::max);
+                server.workers.clone_from(workers);
+            }
+            if server.state == "up" && cluster.draining.contains(&server.name) {
+                server.state = "draining";
+            }
+        }
+        self.cluster = Some(cluster);
+    }
+
+    /// In one line.
+    pub fn head(&self) -> String {
+        let of_workers = self.cluster.as_ref();
+        let of_workers = of_workers.and_then(|cluster| cluster.worker_load_max_over_mean);
+        let (what, over_mean) = match of_workers {
+            Some(over_mean) => ("worker", over_mean),
+            None => ("server", self.load_max_over_mean),
+        };
+        format!(
+            "{} requests/s on {} servers, busiest {what} {over_mean:.2} of the mean, hits {}",
+            count(self.requests_per_second),
+            self.servers.len(),
+            ratio(self.hit_ratio),
+        )
+    }
+
+    /// What was done about it, in one line.
+    pub fn deeds(&self) -> String {
+        let mut parts = Vec::new();
+        if let Some(busy) = self.cluster.as_ref().and_then(|cluster| cluster.busy_max) {
+            parts.push(format!("busiest worker {:.0} % busy", busy * 100.0));
+        }
+        parts.push(format!(
+            "{} hot keys with {} replicas",
+            self.replicated(),
+            self.replicas
+        ));
+        let plans = self.cluster.iter().flat_map(|cluster| &cluster.plans);
+        parts.extend(plans.take(1).map(|mode| format!("plans: {mode}")));
+        parts.join(" · ")
+    }
+
+    /// Why there is nothing to see, if nobody answers.
+    pub fn silence(&self) -> Option<String> {
+        let answers = |server: &ServerLine| server.cause.is_none();
+        if self.servers.is_empty() || self.servers.iter().any(answers) {
+            return None;
+        }
+        let causes = self.servers.iter().map(|server| {
+            let cause = server.cause.as_deref().unwrap_or_default();
+            format!("{}: {cause}", server.name)
+        });
+        Some(causes.collect::<Vec<_>>().join("; "))
+    }
 }
 
-fn line(
-    member: &Member,
-    stats: Option<&ServerStats>,
-    mean: f64,
-    rate: &impl Fn(u64) -> f64,
-) -> ServerLine {
-    let state = match (stats, member.is_up) {
-        (Some(_), true) => "up",
+fn line(member: &Member, told: &Told, mean: f64, rate: &impl Fn(u64) -> f64) -> ServerLine {
+    let state = match (told, member.is_up) {
+        (Ok(_), true) => "up",
         (_, false) => "down",
-        (None, true) => "silent",
+        (Err(_), true) => "silent",
     };
     let ServerStats {
         counts, holdings, ..
-    } = stats.cloned().unwrap_or_default();
+    } = told.clone().unwrap_or_default();
     let requests_per_second = rate(counts.requests);
     ServerLine {
         name: member.name.clone(),
         rack: member.rack.clone(),
         state,
+        cause: told.as_ref().err().cloned(),
         requests_per_second,
+        busy: None,
+        workers: Vec::new(),
         load_over_mean: if mean > 0.0 {
             requests_per_second / mean
         } else {
@@ -140,6 +213,21 @@ fn line(
         holdings,
         cachelets: member.cachelets,
         epoch: member.epoch,
+        history: Vec::new(),
+    }
+}
+
+impl HotKey {
+    /// In one line, with what is done about it or why nothing is.
+    pub fn sentence(&self) -> String {
+        let (key, home, rate) = (&self.key, &self.home, self.requests_per_second);
+        match &self.why {
+            None => format!(
+                "{key} at {home}: {}, {rate:.0} requests/s, {} replicas",
+                self.state, self.replicas
+            ),
+            Some(why) => format!("{key} at {home}: {rate:.0} requests/s, no replicas: {why}"),
+        }
     }
 }
 
@@ -202,7 +290,7 @@ pub mod tests {
     use crate::watch::Counts;
 
     /// Three servers: one that serves much and has a hot key, one that serves little, one that is silent.
-    pub fn looks() -> Vec<(Member, Option<ServerStats>)> {
+    pub fn looks() -> Vec<(Member, Told)> {
         let member = |name: &str| Member {
             name: name.into(),
             cachelets: Some(16),
@@ -238,9 +326,9 @@ pub mod tests {
             })
             .into();
         vec![
-            (member("s1"), Some(stats(1_000, 250, 900))),
-            (member("s2"), Some(hot)),
-            (member("s3"), None),
+            (member("s1"), Ok(stats(1_000, 250, 900))),
+            (member("s2"), Ok(hot)),
+            (member("s3"), Err("connection refused".into())),
         ]
     }
 
@@ -253,6 +341,11 @@ pub mod tests {
         assert_eq!(figures.replicas, 3);
         let states: Vec<_> = figures.servers.iter().map(|server| server.state).collect();
         assert_eq!(states, ["up", "up", "silent"]);
+        assert_eq!(
+            figures.servers[2].cause.as_deref(),
+            Some("connection refused")
+        );
+        assert_eq!(figures.silence(), None, "others answer");
         assert_eq!(figures.servers[0].hit_ratio, Some(0.5));
         assert_eq!(figures.servers[0].evictions_per_second, 5.0);
         assert_eq!(figures.servers[2].hit_ratio, None);

@@ -1,12 +1,12 @@
 //! A proxy's servers as it sees them: what waits for each, what is refused, how many requests may be under way.
 
-use crate::watch::{Asker, Numbers, rate, read_list};
+use crate::watch::{Asker, HotKey, Numbers, parse_hot_key, rate, read_list};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};
 use std::net::{SocketAddr, TcpStream};
 
-const QUESTIONS: &[u8] = b"stats proxy\r\nstats servers\r\n";
+const QUESTIONS: &[u8] = b"stats proxy\r\nstats servers\r\nstats hotkeys\r\n";
 
 /// A server's line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -37,6 +37,9 @@ pub struct Figures {
     pub seconds: f64,
     /// Whether the proxy has answered; if not, nothing else is told.
     pub answered: bool,
+    /// Why it has not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
     pub requests_per_second: f64,
     pub shed_per_second: f64,
     /// Gets that were answered with an identical one.
@@ -49,6 +52,8 @@ pub struct Figures {
     pub asked_again_per_second: f64,
     /// The one with the longest queue first.
     pub servers: Vec<Line>,
+    /// Those with copies, then those that get most: the hottest of each first. Their home is a pool.
+    pub hot_keys: Vec<HotKey>,
 }
 
 /// What the proxy has counted: of itself, and of each server by name.
@@ -56,6 +61,7 @@ pub struct Figures {
 struct Counted {
     own: Numbers,
     servers: BTreeMap<String, Server>,
+    hot_keys: Vec<HotKey>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -69,6 +75,9 @@ impl Counted {
         let mut counted = Counted::default();
         read_list(answers, |name, value| counted.own.take(name, value))?;
         read_list(answers, |name, value| counted.take_of_server(name, value))?;
+        read_list(answers, |key, facts| {
+            counted.hot_keys.extend(parse_hot_key(key, facts));
+        })?;
         Ok(counted)
     }
 
@@ -113,6 +122,8 @@ impl Figures {
         Figures {
             seconds,
             answered: true,
+            cause: None,
+            hot_keys: now.hot_keys.clone(),
             requests_per_second: servers.iter().map(|line| line.requests_per_second).sum(),
             shed_per_second: own("requests_shed"),
             collapsed_per_second: own("gets_collapsed"),
@@ -127,7 +138,8 @@ impl Figures {
     /// In one line.
     pub fn head(&self) -> String {
         if !self.answered {
-            return "the proxy does not answer".into();
+            let cause = self.cause.as_deref().unwrap_or("it was not asked");
+            return format!("the proxy does not answer: {cause}");
         }
         format!(
             "{:.0} requests/s to {} servers, {:.0} refused/s, {:.0} collapsed/s; hot keys: {:.0} replica reads/s, {:.0} kept/s, \
@@ -196,8 +208,14 @@ impl Observer {
 
     /// What happened since the last look, `seconds` ago.
     pub fn look(&mut self, seconds: f64) -> Figures {
-        let Some(now) = self.asker.ask(QUESTIONS, Counted::read) else {
-            return Figures::default();
+        let now = match self.asker.ask(QUESTIONS, Counted::read) {
+            Ok(now) => now,
+            Err(error) => {
+                return Figures {
+                    cause: Some(error.to_string()),
+                    ..Figures::default()
+                };
+            }
         };
         let figures = Figures::between(seconds, self.last.as_ref().unwrap_or(&now), &now);
         self.last = Some(now);

@@ -1,46 +1,57 @@
-//! Draws figures on a terminal.
+//! Draws figures on a terminal: where each box is.
+//!
+//! ```text
+//!  80 × 24             160 × 50
+//!  head                head
+//!  servers             servers       │ proxies
+//!  one box (Tab)       hottest keys  │ plans
+//!  keys                              │ events
+//!                      keys
+//! ```
 
-use super::figures::{Figures, Order, ServerLine};
+use super::figures::Figures;
 use super::heat::{self, Part};
-use super::proxy;
-use crate::watch::HotKey;
+use super::servers::{hot_keys, listed, servers, table};
+use super::units::count;
+use super::view::{Page, Panel, View};
+use super::{panels, proxy};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Cell, Paragraph, Row, Table};
-
-/// A server with more than this by the mean of all is worth a look.
-const UNEVEN: f64 = 1.15;
+use ratatui::widgets::{Block, Cell, Paragraph, Row};
 
 /// Letters of a worker's or some cachelets' name that the heat map shows.
 const HEAT_LABEL: usize = 16;
 
+/// From this width on proxies, plans and events have a place of their own.
+const WIDE: u16 = 130;
+
+/// Width of that.
+const SIDE: u16 = 52;
+
 /// What there is to see.
 pub enum Shown {
-    Servers(Figures),
+    Servers(Box<Figures>),
     Proxy(proxy::Figures),
 }
 
 impl Shown {
     /// How many servers are listed.
-    pub fn len(&self) -> usize {
+    pub fn len(&self, view: &View) -> usize {
         match self {
-            Shown::Servers(figures) => figures.servers.len(),
+            Shown::Servers(figures) => listed(figures, view).len(),
             Shown::Proxy(figures) => figures.servers.len(),
         }
     }
-}
 
-/// What the person at the terminal has chosen.
-#[derive(Clone, Debug, Default)]
-pub struct View {
-    pub order: Order,
-    pub paused: bool,
-    /// The heat map in place of the tables.
-    pub heat: bool,
-    /// Servers above the first one that is shown.
-    pub scrolled: usize,
+    /// Why there is nothing to see, if nobody answers.
+    pub fn silence(&self) -> Option<String> {
+        match self {
+            Shown::Servers(figures) => figures.silence(),
+            Shown::Proxy(figures) => (!figures.answered).then(|| figures.head()),
+        }
+    }
 }
 
 /// Draws everything.
@@ -52,9 +63,11 @@ pub fn draw(frame: &mut Frame<'_>, shown: &Shown, view: &View) {
 }
 
 fn draw_proxy(frame: &mut Frame<'_>, figures: &proxy::Figures, view: &View) {
-    let areas: [Rect; 3] = Layout::vertical([
+    let keys = (figures.hot_keys.len().max(1) + 3).min(usize::from(frame.area().height) / 2);
+    let areas: [Rect; 4] = Layout::vertical([
         Constraint::Length(2),
         Constraint::Min(4),
+        Constraint::Length(keys as u16),
         Constraint::Length(1),
     ])
     .areas(frame.area());
@@ -62,7 +75,7 @@ fn draw_proxy(frame: &mut Frame<'_>, figures: &proxy::Figures, view: &View) {
         true => Style::new().add_modifier(Modifier::BOLD),
         false => Style::new().fg(Color::Yellow),
     };
-    let rows = figures.servers.iter().skip(view.scrolled).map(|line| {
+    let rows = figures.servers.iter().skip(view.selected).map(|line| {
         let style = match line.state.as_str() {
             "up" | "idle" if line.shed_per_second > 0.0 => Style::new().fg(Color::Yellow),
             "up" | "idle" => Style::new(),
@@ -76,39 +89,87 @@ fn draw_proxy(frame: &mut Frame<'_>, figures: &proxy::Figures, view: &View) {
     );
     frame.render_widget(
         table(
-            "servers, by what waits for them",
+            "servers, by what waits for them".into(),
             &proxy::COLUMNS,
             rows.collect(),
         ),
         areas[1],
     );
-    let paused = if view.paused { "  PAUSED" } else { "" };
-    let keys = format!("q quit   p pause   up/down scroll{paused}");
-    frame.render_widget(Paragraph::new(Line::from(keys)), areas[2]);
+    frame.render_widget(hot_keys(&figures.hot_keys, view, areas[2].width), areas[2]);
+    frame.render_widget(Paragraph::new(foot(view)), areas[3]);
 }
 
 fn draw_servers(frame: &mut Frame<'_>, figures: &Figures, view: &View) {
-    let hot_keys = (figures.hot_keys.len().max(1) + 3).min(usize::from(frame.area().height) / 2);
-    let areas: [Rect; 4] = Layout::vertical([
+    let [top, body, bottom]: [Rect; 3] = Layout::vertical([
         Constraint::Length(2),
         Constraint::Min(4),
-        Constraint::Length(hot_keys as u16),
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    frame.render_widget(Paragraph::new(head(figures)), areas[0]);
-    frame.render_widget(Paragraph::new(foot(view)), areas[3]);
-    if view.heat {
-        let area = areas[1].union(areas[2]);
-        let block = Block::bordered().title("load of workers and cachelets, a column a second");
-        let (width, height) = (area.width.saturating_sub(2), area.height.saturating_sub(2));
-        let lines = heat_map(figures, usize::from(width), usize::from(height));
-        frame.render_widget(Paragraph::new(lines).block(block), area);
-        return;
+    frame.render_widget(Paragraph::new(head(figures)), top);
+    frame.render_widget(Paragraph::new(foot(view)), bottom);
+    match view.page {
+        Some(Page::Heat) => draw_heat(frame, figures, body),
+        Some(Page::Help) => frame.render_widget(panels::help(), body),
+        Some(Page::Details) => frame.render_widget(panels::details(figures, view), body),
+        None if body.width >= WIDE => {
+            let [left, right] =
+                Layout::horizontal([Constraint::Min(4), Constraint::Length(SIDE)]).areas(body);
+            draw_tables(frame, figures, view, left, Panel::Keys);
+            draw_side(frame, figures, right);
+        }
+        None => draw_tables(frame, figures, view, body, view.panel),
     }
-    let width = areas[1].width;
-    frame.render_widget(servers(figures, view, width), areas[1]);
-    frame.render_widget(hot_keys_table(figures), areas[2]);
+}
+
+/// The servers, and a box below them.
+fn draw_tables(frame: &mut Frame<'_>, figures: &Figures, view: &View, area: Rect, panel: Panel) {
+    let cluster = figures.cluster.as_ref();
+    let lines = match panel {
+        Panel::Keys => figures.hot_keys.len(),
+        Panel::Proxies => cluster.map_or(0, |cluster| cluster.proxies.len()),
+        Panel::Plans => cluster.map_or(0, |cluster| 2 * cluster.plans.len()),
+        Panel::Events => cluster.map_or(0, |cluster| cluster.events.len()),
+    };
+    // The servers get what they need up to half, and what the box leaves.
+    let needed = lines.max(1) + 3;
+    let left = usize::from(area.height).saturating_sub(listed(figures, view).len() + 3);
+    let height = needed.min(left.max(usize::from(area.height) / 2)) as u16;
+    let [upper, lower] =
+        Layout::vertical([Constraint::Min(4), Constraint::Length(height)]).areas(area);
+    let size = (upper.width, upper.height);
+    frame.render_widget(servers(figures, view, size), upper);
+    match panel {
+        Panel::Keys => {
+            frame.render_widget(hot_keys(&figures.hot_keys, view, lower.width), lower);
+        }
+        Panel::Proxies => frame.render_widget(panels::proxies(cluster), lower),
+        Panel::Plans => frame.render_widget(panels::plans(cluster), lower),
+        Panel::Events => frame.render_widget(panels::events(cluster), lower),
+    }
+}
+
+/// Proxies, plans and events.
+fn draw_side(frame: &mut Frame<'_>, figures: &Figures, area: Rect) {
+    let cluster = figures.cluster.as_ref();
+    let proxies = cluster.map_or(0, |cluster| cluster.proxies.len()).max(1) + 3;
+    let third = usize::from(area.height) / 3;
+    let areas: [Rect; 3] = Layout::vertical([
+        Constraint::Length(proxies.min(third) as u16),
+        Constraint::Length(third as u16),
+        Constraint::Min(3),
+    ])
+    .areas(area);
+    frame.render_widget(panels::proxies(cluster), areas[0]);
+    frame.render_widget(panels::plans(cluster), areas[1]);
+    frame.render_widget(panels::events(cluster), areas[2]);
+}
+
+fn draw_heat(frame: &mut Frame<'_>, figures: &Figures, area: Rect) {
+    let block = Block::bordered().title("load of workers and cachelets, a column a second");
+    let (width, height) = (area.width.saturating_sub(2), area.height.saturating_sub(2));
+    let lines = heat_map(figures, usize::from(width), usize::from(height));
+    frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
 /// Two parts, each with a line that says what its darkest shade means.
@@ -149,174 +210,50 @@ fn heat_map(figures: &Figures, width: usize, height: usize) -> Vec<Line<'static>
 }
 
 fn head(figures: &Figures) -> Vec<Line<'static>> {
-    let hits = ratio(figures.hit_ratio);
-    let line = format!(
-        "{} requests/s on {} servers, busiest {:.2} of the mean, hits {hits}, {} hot keys with {} replicas",
-        count(figures.requests_per_second),
-        figures.servers.len(),
-        figures.load_max_over_mean,
-        figures.replicated(),
-        figures.replicas,
-    );
-    let warning = figures.warning.clone().unwrap_or_default();
-    vec![
-        Line::styled(line, Style::new().add_modifier(Modifier::BOLD)),
-        Line::styled(warning, Style::new().fg(Color::Yellow)),
-    ]
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let second = match &figures.warning {
+        Some(warning) => Line::styled(warning.clone(), Style::new().fg(Color::Yellow)),
+        None => Line::from(figures.deeds()),
+    };
+    vec![Line::styled(figures.head(), bold), second]
 }
 
 fn foot(view: &View) -> Line<'static> {
-    let paused = if view.paused { "  PAUSED" } else { "" };
+    if view.types_filter {
+        return Line::from(format!(
+            "list only names with: {}_   Enter done",
+            view.filter
+        ));
+    }
+    let paused = if view.paused { "PAUSED   " } else { "" };
     let order = view.order.name();
+    let reversed = if view.reversed { ", reversed" } else { "" };
     Line::from(format!(
-        "q quit   h heat map   s sorted by {order}   p pause   up/down scroll{paused}"
+        "{paused}q quit  ? help  h heat map  Tab next box  Enter details  / filter  s by {order}{reversed}"
     ))
-}
-
-/// Column heads of the servers, in the order of [`server_row`].
-const SERVER_COLUMNS: [(&str, u16); 11] = [
-    ("server", 16),
-    ("state", 7),
-    ("requests/s", 11),
-    ("of mean", 8),
-    ("hits", 8),
-    ("replicas'", 10),
-    ("evicted/s", 10),
-    ("items", 10),
-    ("memory", 14),
-    ("conns", 7),
-    ("cachelets", 10),
-];
-
-/// The columns that a narrow terminal goes without, the first one first.
-const DROPPED: [usize; 6] = [5, 10, 9, 6, 7, 8];
-
-/// The columns of the servers that fit beside each other.
-fn fitting(width: u16) -> Vec<usize> {
-    let mut kept: Vec<usize> = (0..SERVER_COLUMNS.len()).collect();
-    let taken = |kept: &[usize]| -> u16 { kept.iter().map(|&at| SERVER_COLUMNS[at].1 + 1).sum() };
-    for at in DROPPED {
-        if taken(&kept) > width {
-            kept.retain(|&other| other != at);
-        }
-    }
-    kept
-}
-
-fn servers(figures: &Figures, view: &View, width: u16) -> Table<'static> {
-    let mut lines = figures.servers.clone();
-    view.order.sort(&mut lines);
-    let shown = lines
-        .iter()
-        .skip(view.scrolled.min(lines.len().saturating_sub(1)));
-    let kept = fitting(width.saturating_sub(2));
-    let columns: Vec<_> = kept.iter().map(|&at| SERVER_COLUMNS[at]).collect();
-    table(
-        "servers",
-        &columns,
-        shown.map(|line| server_row(line, &kept)).collect(),
-    )
-}
-
-fn server_row(server: &ServerLine, kept: &[usize]) -> Row<'static> {
-    let name = match &server.rack {
-        Some(rack) => format!("{} ({rack})", server.name),
-        None => server.name.clone(),
-    };
-    let style = match server.state {
-        "up" if server.load_over_mean > UNEVEN => Style::new().fg(Color::Yellow),
-        "up" => Style::new(),
-        _ => Style::new().fg(Color::Red),
-    };
-    let cachelets = server.cachelets.map_or(String::new(), |n| n.to_string());
-    let cells = [
-        name,
-        server.state.to_owned(),
-        count(server.requests_per_second),
-        format!("{:.2}", server.load_over_mean),
-        ratio(server.hit_ratio),
-        ratio(Some(server.replica_read_share)),
-        count(server.evictions_per_second),
-        count(server.holdings.items as f64),
-        format!(
-            "{}/{}",
-            bytes(server.holdings.memory_bytes),
-            bytes(server.holdings.memory_limit_bytes)
-        ),
-        server.holdings.connections.to_string(),
-        cachelets,
-    ];
-    let cells = kept.iter().map(|&at| Cell::from(cells[at].clone()));
-    Row::new(cells).style(style)
-}
-
-const HOT_KEY_COLUMNS: [(&str, u16); 4] = [
-    ("key", 26),
-    ("home", 10),
-    ("requests/s", 10),
-    ("replicas, or why there are none", 60),
-];
-
-fn hot_keys_table(figures: &Figures) -> Table<'static> {
-    let rows = figures.hot_keys.iter().map(hot_key_row).collect();
-    table("hottest keys", &HOT_KEY_COLUMNS, rows)
-}
-
-fn hot_key_row(key: &HotKey) -> Row<'static> {
-    let cells = [
-        key.key.clone(),
-        key.home.clone(),
-        count(key.requests_per_second),
-        match &key.why {
-            Some(why) => why.clone(),
-            None => format!("{}, {}", key.replicas, key.state),
-        },
-    ];
-    Row::new(cells.map(Cell::from))
-}
-
-fn table(
-    title: &'static str,
-    columns: &[(&'static str, u16)],
-    rows: Vec<Row<'static>>,
-) -> Table<'static> {
-    let heads = columns.iter().map(|(head, _)| Cell::from(*head));
-    let widths = columns.iter().map(|(_, width)| Constraint::Length(*width));
-    Table::new(rows, widths)
-        .header(Row::new(heads).style(Style::new().add_modifier(Modifier::DIM)))
-        .block(Block::bordered().title(title))
-}
-
-/// `812`, `12.3k`, `4.56M`.
-fn count(number: f64) -> String {
-    match number {
-        n if n >= 1e6 => format!("{:.2}M", n / 1e6),
-        n if n >= 1e4 => format!("{:.1}k", n / 1e3),
-        n => format!("{n:.0}"),
-    }
-}
-
-fn ratio(share: Option<f64>) -> String {
-    share.map_or("-".into(), |share| format!("{:.1} %", share * 100.0))
-}
-
-fn bytes(number: u64) -> String {
-    match number {
-        n if n >= 1 << 30 => format!("{:.1}G", n as f64 / (1u64 << 30) as f64),
-        n if n >= 1 << 20 => format!("{:.0}M", n as f64 / (1u64 << 20) as f64),
-        n => format!("{}K", n >> 10),
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::cluster::tests::cluster;
     use super::super::figures::tests::looks;
     use super::*;
+    use crate::watch::HotKey;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use std::time::Duration;
+
+    fn view() -> View {
+        View::new(Duration::from_secs(1))
+    }
 
     fn drawn(figures: &Figures, view: &View, width: u16, height: u16) -> String {
-        drawn_as(&Shown::Servers(figures.clone()), view, width, height)
+        drawn_as(
+            &Shown::Servers(Box::new(figures.clone())),
+            view,
+            width,
+            height,
+        )
     }
 
     fn drawn_as(shown: &Shown, view: &View, width: u16, height: u16) -> String {
@@ -328,70 +265,172 @@ mod tests {
         lines.map(text).collect::<Vec<String>>().join("\n")
     }
 
-    #[test]
-    fn everything_is_on_the_screen() {
-        let figures = Figures::new(1.0, &looks(), Some("the coordinator is away".into()));
-        let text = drawn(&figures, &View::default(), 130, 24);
-        for part in [
-            "4000 requests/s on 3 servers, busiest 1.50 of the mean, hits 87.5 %, 2 hot keys with 3 replicas",
-            "the coordinator is away",
-            "s2               up      3000        1.50     100.0 %",
-            "s3               silent",
-            "sorted by load",
-        ] {
+    fn assert_shown(text: &str, parts: &[&str]) {
+        for part in parts {
             assert!(text.contains(part), "{part} in\n{text}");
         }
+    }
+
+    /// Three servers, a coordinator that tells of two of them, and a key without replicas.
+    fn figures() -> Figures {
+        let mut figures = Figures::new(1.0, &looks(), None);
+        figures.hot_keys.push(HotKey {
+            key: "calm".into(),
+            why: Some("its worker is 14 % busy, and looks from 30 %".into()),
+            replicas: 0,
+            ..figures.hot_keys[0].clone()
+        });
+        figures.add_cluster(cluster());
+        for server in &mut figures.servers {
+            server.history = vec![0.0, server.requests_per_second];
+        }
+        figures
+    }
+
+    #[test]
+    fn a_wide_terminal_shows_everything_at_once() {
+        let text = drawn(&figures(), &view(), 160, 50);
+        assert_shown(
+            &text,
+            &[
+                "4000 requests/s on 3 servers, busiest worker 1.50 of the mean, hits 87.5 %",
+                "busiest worker 97 % busy · 2 hot keys with 3 replicas · plans: mode observe",
+                "s2               up       3000        97 %   1.50     100.0 %",
+                "s1               draining",
+                "s3               silent",
+                "▁█",
+                "proxy-1",
+                "silent 7 s",
+                "12 s server fenced: s9, 32 cachelets",
+                "14 % busy",
+                "s by load",
+            ],
+        );
         let at = |part: &str| {
             text.find(part)
                 .unwrap_or_else(|| panic!("{part} in\n{text}"))
         };
         assert!(at("s2  ") < at("s1  "), "the most loaded is first");
         assert!(at("│hot ") < at("│warm "), "the hottest is first");
+        let figures = Figures {
+            warning: Some("the coordinator is away".into()),
+            ..figures()
+        };
+        let text = drawn(&figures, &view(), 160, 50);
+        assert_shown(&text, &["the coordinator is away"]);
     }
 
     #[test]
-    fn a_narrow_terminal_goes_without_columns_and_shows_names_whole() {
-        let mut figures = Figures::new(1.0, &looks(), None);
-        let why = "its worker is 14 % busy, and looks from 30 %";
-        figures.hot_keys.push(HotKey {
-            why: Some(why.into()),
-            replicas: 0,
-            ..figures.hot_keys[0].clone()
-        });
-        let text = drawn(&figures, &View::default(), 80, 24);
-        for part in [
-            "server           state   requests/s  of mean",
-            "memory",
-            "14 % busy",
-        ] {
-            assert!(text.contains(part), "{part} in\n{text}");
-        }
+    fn a_narrow_terminal_shows_names_whole_and_a_box_at_a_time() {
+        let figures = figures();
+        let text = drawn(&figures, &view(), 80, 24);
+        assert_shown(
+            &text,
+            &[
+                "server           state    requests/s  busy   of mean  hits     memory",
+                "busiest worker 1.50 of the mean",
+                "2 hot keys",
+                "14 % busy",
+                "? help",
+            ],
+        );
         assert!(!text.contains("evicted"), "{text}");
-        assert!(text.contains("2 hot keys"), "{text}");
+        for (panel, part) in [
+            (Panel::Proxies, "proxy-1"),
+            (Panel::Plans, "mode observe, loads: nobody is overloaded"),
+            (Panel::Events, "12 s server fenced: s9"),
+        ] {
+            let view = View { panel, ..view() };
+            assert_shown(&drawn(&figures, &view, 80, 24), &[part, "s1"]);
+        }
+    }
+
+    #[test]
+    fn a_box_without_a_coordinator_says_so() {
+        let figures = Figures::new(1.0, &looks(), None);
+        for panel in [Panel::Proxies, Panel::Plans, Panel::Events] {
+            let view = View { panel, ..view() };
+            let text = drawn(&figures, &view, 80, 24);
+            assert_shown(
+                &text,
+                &["none: a coordinator tells them", "busiest server 1.50"],
+            );
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_chosen_is_shown_with_its_workers() {
+        let mut view = View {
+            page: Some(Page::Details),
+            ..view()
+        };
+        let text = drawn(&figures(), &view, 80, 24);
+        assert_shown(
+            &text,
+            &["s2 up: 3000 requests/s, 5 items", "2900       97.0 %"],
+        );
+        view.selected = 2;
+        let text = drawn(&figures(), &view, 80, 24);
+        assert_shown(&text, &["s3 silent", "connection refused"]);
+        view.page = Some(Page::Help);
+        assert_shown(
+            &drawn(&figures(), &view, 80, 24),
+            &["COLD_PENDING", "twice as often"],
+        );
+    }
+
+    #[test]
+    fn a_filter_leaves_the_others_out() {
+        let view = View {
+            filter: "s1".into(),
+            ..view()
+        };
+        let text = drawn(&figures(), &view, 80, 24);
+        assert_shown(&text, &["servers with \"s1\"", "s1  "]);
+        assert!(!text.contains("s2  ") && !text.contains("│hot "), "{text}");
+        assert_eq!(Shown::Servers(Box::new(figures())).len(&view), 1);
+    }
+
+    #[test]
+    fn the_selected_server_is_on_the_screen_however_many_there_are() {
+        let mut figures = figures();
+        let one = figures.servers[0].clone();
+        figures.servers = (0..1000)
+            .map(|number| super::super::figures::ServerLine {
+                name: format!("server-{number:04}"),
+                ..one.clone()
+            })
+            .collect();
+        let view = View {
+            selected: 700,
+            ..view()
+        };
+        assert_shown(&drawn(&figures, &view, 80, 24), &["server-0700"]);
     }
 
     #[test]
     fn the_heat_map_takes_the_place_of_the_tables() {
         let mut figures = Figures::new(1.0, &looks(), None);
         let view = View {
-            heat: true,
-            ..View::default()
+            page: Some(Page::Heat),
+            ..view()
         };
         let text = drawn(&figures, &view, 60, 24);
         assert!(text.contains("none: it comes from a coordinator"), "{text}");
         figures.heat = Some(heat::tests::view());
         let text = drawn(&figures, &view, 60, 24);
-        for part in [
-            "4000 requests/s",
-            "workers, at most 900/s",
-            "s1/0             @-",
-            "s1/1              -",
-            "cachelets, at most 540/s",
-            "6                @-",
-            "7                ??",
-        ] {
-            assert!(text.contains(part), "{part} in\n{text}");
-        }
+        assert_shown(
+            &text,
+            &[
+                "4000 requests/s",
+                "workers, at most 900/s",
+                "s1/0             @-",
+                "s1/1              -",
+                "cachelets, at most 540/s",
+                "6                @-",
+                "7                ??",
+            ],
+        );
         assert!(!text.contains("requests/s of mean"), "{text}");
         for (width, height) in [(1, 1), (10, 3), (19, 8), (300, 100)] {
             drawn(&figures, &view, width, height);
@@ -410,30 +449,49 @@ mod tests {
                 queued: 40,
                 ..proxy::Line::default()
             }],
+            hot_keys: vec![HotKey {
+                home: "main".into(),
+                why: Some("hot_keys is off in this pool".into()),
+                ..figures().hot_keys[0].clone()
+            }],
             ..proxy::Figures::default()
         };
-        let shown = Shown::Proxy(figures.clone());
-        let text = drawn_as(&shown, &View::default(), 130, 10);
-        for part in ["to 1 servers, 3 refused/s", "s1/0", "40       -         5"] {
-            assert!(text.contains(part), "{part} in\n{text}");
-        }
+        let text = drawn_as(&Shown::Proxy(figures.clone()), &view(), 130, 16);
+        assert_shown(
+            &text,
+            &[
+                "to 1 servers, 3 refused/s",
+                "s1/0",
+                "40       -         5",
+                "main",
+                "hot_keys is off",
+            ],
+        );
         figures.answered = false;
-        let text = drawn_as(&Shown::Proxy(figures), &View::default(), 130, 10);
-        assert!(text.contains("the proxy does not answer"), "{text}");
+        figures.cause = Some("connection refused".into());
+        let shown = Shown::Proxy(figures);
+        let silent = "the proxy does not answer: connection refused";
+        assert_shown(&drawn_as(&shown, &view(), 130, 10), &[silent]);
+        assert_eq!(shown.silence().as_deref(), Some(silent));
     }
 
     #[test]
-    fn no_size_of_a_terminal_is_too_small_and_no_scrolling_too_far() {
-        let figures = Figures::new(1.0, &looks(), None);
+    fn no_size_of_a_terminal_is_too_small_and_no_selection_too_far() {
         let view = View {
-            scrolled: 100,
+            selected: 100,
             paused: true,
-            ..View::default()
+            ..view()
         };
-        for (width, height) in [(1, 1), (10, 3), (80, 8), (300, 100)] {
-            drawn(&figures, &view, width, height);
-            drawn(&Figures::default(), &view, width, height);
+        for page in [None, Some(Page::Help), Some(Page::Details)] {
+            let view = View {
+                page,
+                ..view.clone()
+            };
+            for (width, height) in [(1, 1), (10, 3), (80, 8), (129, 5), (300, 100)] {
+                drawn(&figures(), &view, width, height);
+                drawn(&Figures::default(), &view, width, height);
+            }
         }
-        assert!(drawn(&figures, &view, 130, 20).contains("PAUSED"));
+        assert!(drawn(&figures(), &view, 130, 20).contains("PAUSED"));
     }
 }

@@ -5,9 +5,13 @@ use evenkeel_coordinator_core::Mode;
 use evenkeel_runtime::UsageError;
 use evenkeel_workload::ValueSizes;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// Most servers of one machine's cluster.
 const SERVERS_MAX: usize = 64;
+
+/// Proxies of one machine's cluster: as many as may lead hot keys.
+const PROXIES: std::ops::RangeInclusive<i64> = 1..=16;
 
 /// memcacheds with `--adaptive`. Two carry about the same from the beginning; of more than eight one would carry more than the mean by the hottest key alone, which no ring evens out.
 const MEMCACHEDS: std::ops::RangeInclusive<i64> = 3..=8;
@@ -57,7 +61,17 @@ pub struct Args {
     #[arg(long, default_value_t = 1000, value_name = "MS")]
     pub lease_ms: u32,
 
-    /// Address of the proxy; port 0 takes a free one
+    /// Proxies
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(PROXIES),
+        conflicts_with = "demo"
+    )]
+    pub proxies: u16,
+
+    /// Address of the proxy, of several the first; port 0 takes a free one
     #[arg(short = 'l', long, default_value = "127.0.0.1:0", value_name = "ADDR")]
     pub listen: SocketAddr,
 
@@ -69,6 +83,14 @@ pub struct Args {
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
     pub server_arg: Vec<String>,
 
+    /// One more flag for every proxy, such as --proxy-arg=--admin=127.0.0.1:0; may be repeated
+    #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+    pub proxy_arg: Vec<String>,
+
+    /// Write where everything is into this file, as JSON, once the cluster serves
+    #[arg(long, value_name = "FILE")]
+    pub addresses: Option<PathBuf>,
+
     /// Drive a skewed workload, first as through memcached, then with balancing, and compare. The servers are small: each worker serves
     /// 1,000 keys a second (--server-arg=--test-toll=0 for as many as it can)
     #[arg(long)]
@@ -78,7 +100,7 @@ pub struct Args {
     /// coordinator
     #[arg(
         long,
-        conflicts_with_all = ["servers", "threads", "lease_ms", "listen", "server_arg", "open"]
+        conflicts_with_all = ["servers", "threads", "lease_ms", "listen", "server_arg", "proxies", "proxy_arg", "addresses", "open"]
     )]
     pub adaptive: bool,
 
@@ -271,6 +293,8 @@ mod tests {
             ),
             ("--adaptive -t 1", ["--threads", "cannot be used with"]),
             ("--adaptive --open", ["--open", "cannot be used with"]),
+            ("--demo --proxies 2", ["--proxies", "cannot be used with"]),
+            ("--proxies 17", ["--proxies", "1..=16"]),
             (
                 "--adaptive -l 127.0.0.1:1",
                 ["--listen", "cannot be used with"],

@@ -1,4 +1,4 @@
-//! What `evenkeel up` starts: a coordinator, servers and a proxy.
+//! What `evenkeel up` starts: a coordinator, servers and proxies.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -27,7 +27,7 @@ const PROBE_KEYS_MAX: usize = 1024;
 /// A running cluster.
 #[derive(Debug)]
 pub struct Cluster {
-    /// The coordinator, the servers, the proxy.
+    /// The coordinator, the servers, the proxies.
     pub processes: Processes,
 }
 
@@ -82,24 +82,41 @@ impl Cluster {
                 listen: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0),
             })?;
         }
-        let proxy = FIRST_SERVER + args.servers;
-        self.processes.wait_ready(FIRST_SERVER..proxy, end)?;
+        let proxies = FIRST_SERVER + args.servers;
+        self.processes.wait_ready(FIRST_SERVER..proxies, end)?;
         let placed = |_: &Processes| api.all_work_by_the_map(args.servers);
         self.processes
             .wait_until(end, "a map that all servers work by", placed)?;
         let file = self.proxy_file().display().to_string();
-        self.processes.start(Plan {
-            name: "proxy".into(),
-            role: "proxy",
-            arguments: words(&["--config", &file, "-c", &args.connections().to_string()]),
-            listen: args.listen,
-        })?;
-        self.processes.wait_ready(proxy..proxy + 1, end)?;
-        let proxy = self.proxy_address()?;
+        let connections = args.connections().to_string();
+        for number in 1..=args.proxies {
+            let free = SocketAddr::new(args.listen.ip(), 0);
+            let (name, listen) = match number {
+                1 => ("proxy".to_owned(), args.listen),
+                _ => (format!("proxy-{number}"), free),
+            };
+            let mut arguments = words(&["--config", &file, "-c", &connections]);
+            arguments.extend(args.proxy_arg.iter().cloned());
+            self.processes.start(Plan {
+                name,
+                role: "proxy",
+                arguments,
+                listen,
+            })?;
+        }
+        let members = proxies..proxies + usize::from(args.proxies);
+        self.processes.wait_ready(members, end)?;
         let keys = PROBE_KEYS_PER_WORKER * args.servers * usize::from(args.threads);
         let keys = keys.min(PROBE_KEYS_MAX);
-        self.processes
-            .wait_until(end, "an answer of the proxy", |_| serves(proxy, keys))
+        for proxy in self
+            .proxies()
+            .filter_map(Member::address)
+            .collect::<Vec<_>>()
+        {
+            self.processes
+                .wait_until(end, "an answer of each proxy", |_| serves(proxy, keys))?;
+        }
+        Ok(())
     }
 
     /// Has hot keys replicated and identical gets collapsed, or neither: then each request for a key goes to its one server, as with
@@ -116,7 +133,7 @@ impl Cluster {
         );
         std::fs::write(&file, pool)
             .with_context(|| format!("failed to write {}", file.display()))?;
-        if let Some(proxy) = self.proxy() {
+        for proxy in self.proxies() {
             proxy.signal(Signal::HUP);
         }
         let api = self.processes.api()?;
@@ -128,18 +145,18 @@ impl Cluster {
         self.processes.files().join("proxy.toml")
     }
 
-    fn proxy(&self) -> Option<&Member> {
-        self.processes.with_role("proxy").next()
+    /// The proxies.
+    pub fn proxies(&self) -> impl Iterator<Item = &Member> {
+        self.processes.with_role("proxy")
     }
 
-    /// Where the proxy listens.
+    /// Where the first proxy listens.
     ///
     /// # Errors
     /// When it has never started.
     pub fn proxy_address(&self) -> anyhow::Result<SocketAddr> {
-        self.proxy()
-            .and_then(Member::address)
-            .context("the proxy has not started")
+        let mut addresses = self.proxies().filter_map(Member::address);
+        addresses.next().context("the proxy has not started")
     }
 
     /// The servers that have listened at least once.

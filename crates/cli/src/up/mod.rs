@@ -1,7 +1,7 @@
 //! `evenkeel up`: a whole cluster on one machine, as processes of this same binary on loopback.
 //!
 //! ```text
-//!   up ──starts, watches, restarts──> coordinator, proxy, server-1 … server-n
+//!   up ──starts, watches, restarts──> coordinator, server-1 … server-n, proxies
 //!   up --demo ──load (a thread)──> proxy        ──stats──> servers        ──settings──> coordinator
 //!   up --adaptive ──loads (threads)──> 2 proxies ──> relays with a toll ──> memcacheds
 //!                 └──looks──> coordinator, which leads the ring of the proxies' pool
@@ -15,12 +15,14 @@ mod lines;
 mod member;
 mod page;
 mod processes;
+mod running;
 
 pub use args::Args;
 
 use cluster::Cluster;
+use evenkeel_runtime::print_line;
 use processes::Outcome;
-use std::io::Write;
+use running::Running;
 use std::time::{Duration, Instant};
 
 /// How long a quiet cluster is left alone before its notices are printed.
@@ -41,7 +43,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut cluster = Cluster::prepare(args)?;
     if cluster.start(args)? == Outcome::Done {
-        announce(&cluster)?;
+        let running = Running::of(&cluster)?;
+        if let Some(file) = &args.addresses {
+            running.write(file)?;
+        }
+        print_line(&running.to_string())?;
         if args.open {
             page::open(&page::url(&cluster.processes)?);
         }
@@ -56,29 +62,5 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     cluster.processes.stop();
-    Ok(())
-}
-
-/// The ready line, then who is where.
-fn announce(cluster: &Cluster) -> anyhow::Result<()> {
-    let proxy = cluster.proxy_address()?;
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "evenkeel up listening on {proxy}")?;
-    writeln!(
-        out,
-        "coordinator http://{}",
-        cluster.processes.coordinator_address()?
-    )?;
-    for server in cluster.servers() {
-        if let (Some(address), Some(pid)) = (server.address(), server.pid()) {
-            writeln!(out, "{} {address} (pid {pid})", server.name())?;
-        }
-    }
-    writeln!(
-        out,
-        "Point any memcached client at {proxy}. See what the cluster does at {}. Ctrl-C stops everything.",
-        page::url(&cluster.processes)?
-    )?;
-    out.flush()?;
     Ok(())
 }

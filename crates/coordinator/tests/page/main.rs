@@ -1,5 +1,7 @@
 //! The web page: that what is checked in is what its sources make, and what a real browser sees of a real cluster.
 
+mod many;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,11 +36,11 @@ fn is_installed() -> bool {
     installed.is_file()
 }
 
-/// Runs Node.js in `web/` to its end.
+/// Runs Node.js in `web/` to its end, and gives what it says.
 ///
 /// # Panics
 /// When that fails, or Node.js or what it needs is missing.
-fn node(arguments: &[&str]) {
+fn node(arguments: &[&str]) -> String {
     assert!(
         is_installed(),
         "web/node_modules is missing: run scripts/test-deps.sh"
@@ -49,12 +51,13 @@ fn node(arguments: &[&str]) {
         .output();
     let ran =
         ran.expect("node is missing: install the package nodejs, or run scripts/test-deps.sh");
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
     assert!(
         ran.status.success(),
-        "node {arguments:?}:\n{}{}",
-        String::from_utf8_lossy(&ran.stdout),
+        "node {arguments:?}:\n{said}{}",
         String::from_utf8_lossy(&ran.stderr)
     );
+    said
 }
 
 /// Looks with the browser, which has to be there.
@@ -63,7 +66,7 @@ fn look(arguments: &[&str]) {
         Path::new("/usr/bin/chromium").is_file(),
         "chromium is missing: install the package chromium, or run scripts/test-deps.sh"
     );
-    node(&[&["browser/look.mjs"], arguments].concat());
+    print!("{}", node(&[&["browser/look.mjs"], arguments].concat()));
 }
 
 #[test]

@@ -3,13 +3,13 @@
 use crate::bytes::Spare;
 use crate::client::{Answered, Client, State};
 use crate::composed::key_of_get;
-use crate::counts::Counts;
+use crate::counts::{Counts, Noted};
 use crate::ids::{BackendId, RouteId};
 use crate::output::Output;
 use crate::pipe::backend::Link;
 use crate::pipe::in_flight::{Ask, Group, Progress, SPACE};
 use crate::pool::grain_counts::GrainCounts;
-use crate::profile::{Heard, NoteId};
+use crate::profile::Heard;
 use crate::routes::RenameId;
 use crate::show::kinds::Show;
 use crate::show::put_value;
@@ -136,7 +136,7 @@ struct Place {
     /// What servers call its key.
     rename: RenameId,
     route: RouteId,
-    note: NoteId,
+    note: Noted,
 }
 
 impl Shelf<'_> {
@@ -238,7 +238,7 @@ impl Shelf<'_> {
 
     /// The place with this note is answered, to a request of so many bytes.
     #[inline(always)]
-    fn heard(&mut self, note: NoteId, asked: usize) {
+    fn heard(&mut self, note: Noted, asked: usize) {
         if let Some(heard) = &self.heard {
             self.counts.heard(note, asked, heard);
         }

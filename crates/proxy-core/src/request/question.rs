@@ -26,7 +26,7 @@ use crate::warm::mask_condition;
 use crate::worker::ProxyCore;
 use evenkeel_hotkeys::client::{ReadTicket, Route, WriteTicket};
 use evenkeel_hotkeys::plain::NamePrefix;
-use evenkeel_protocol::LINE_LEN_MAX;
+use evenkeel_protocol::{LINE_LEN_MAX, text};
 use evenkeel_schemes::stage::Stage;
 use evenkeel_types::{Epoch, Instant, KeyHash};
 
@@ -233,6 +233,8 @@ fn placing<'k>(draft: &Draft<'k>, dealt_by: Option<u64>) -> Placing<'k> {
         hash: dealt_by,
         class: draft.class,
         exptime: draft.exptime,
+        // The value's own line end is behind it.
+        value_len: draft.behind_flags.saturating_sub(2 * text::CRLF.len()),
     }
 }
 

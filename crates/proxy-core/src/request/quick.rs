@@ -13,7 +13,6 @@ use crate::pipe::backend::Link;
 use crate::pipe::in_flight::{Ask, Progress, Tag};
 use crate::pool::pools::Pools;
 use crate::pool::steady::{KeyPlace, SteadyPool};
-use crate::profile::NoteId;
 use crate::request::hot::watch_quick_get;
 use crate::routes::CommandClass;
 use crate::routes::limit::LIMIT;
@@ -102,10 +101,8 @@ fn quick_gets_of_one(
         if backend.link != Link::Ready || !backend.has_room(GET_LEN_MAX) {
             break;
         }
-        let note = match &mut core.counts.profiler {
-            None => NoteId::NONE,
-            Some(profiler) => profiler.note_get(client.visit.as_deref(), pool, key, hash),
-        };
+        let visit = client.visit.as_deref();
+        let note = core.counts.note_get(visit, pool, key, hash);
         let slot = client.push_key(way.rename(), way.route(), note);
         core.counts.stats.cmd_get += 1;
         // The caller has counted the first.
@@ -179,16 +176,11 @@ fn quick_get_all(
     let asked = match client.filter(|client| client.may_ask_all(keys.len(), core.out_pause)) {
         None => false,
         Some(client) => {
-            let mut profiler = core.counts.profiler.as_deref_mut();
+            let counts = &mut core.counts;
             let visit = client.visit.take();
             let places = homes.iter().zip(keys).map(|(home, at)| {
-                let note = match &mut profiler {
-                    None => NoteId::NONE,
-                    Some(profiler) => {
-                        let hash = home.hash.into();
-                        profiler.note_get(visit.as_deref(), home.pool, at.of(input), hash)
-                    }
-                };
+                let (visit, hash) = (visit.as_deref(), home.hash.into());
+                let note = counts.note_get(visit, home.pool, at.of(input), hash);
                 (home.rename, home.route, note)
             });
             let first = client.push_keys(places);

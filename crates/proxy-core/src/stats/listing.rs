@@ -74,7 +74,7 @@ pub(crate) fn compose(
         StatsKind::Proxy => proxy(out, facts, process),
         StatsKind::Servers => servers(out, &process.backends),
         StatsKind::Routes => route_stats::compose(out, &process.routes),
-        StatsKind::HotKeys => hot_keys::compose(out, &process.hot_keys),
+        StatsKind::HotKeys => hot_keys::compose(out, &process.hot_keys, &process.hottest),
         StatsKind::Locality => locality::compose(out, &process.racks, &process.backends),
     }
     out.extend_from_slice(text::END);

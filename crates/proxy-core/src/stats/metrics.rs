@@ -29,6 +29,10 @@ families! {
             |it, to| to.one(u8::from(!it.config_refusal.is_empty()));
     }
     pub(crate) SERVERS of Vec<BackendStats> {
+        up[pool, server] => gauge, "Whether the server is in use: 0 while it cannot be reached.",
+            |servers, to| for it in servers {
+                to.of(&[&it.pool, &it.name], u8::from(it.state != "down"));
+            };
         round_trip_seconds[pool, server] => gauge, "Shortest round trip that the kernel has measured, on any connection.",
             |servers, to| for it in servers {
                 if let Some(us) = it.round_trip_us {

@@ -2,7 +2,7 @@
 
 use crate::racks::{NO_RACK, Racks};
 use crate::stats::counters::{BackendCounters, BundleCounts, ProxyStats};
-use crate::stats::hot_keys::HotKeyReport;
+use crate::stats::hot_keys::{HotKeyReport, HottestReports};
 use crate::stats::latency::Latency;
 use crate::stats::route_stats::{RouteStats, add_route};
 use evenkeel_control::exposition::ShownAges;
@@ -132,6 +132,8 @@ pub struct ProcessStats {
     pub routes: Vec<RouteStats>,
     /// The hot keys that all workers report.
     pub hot_keys: Vec<HotKeyReport>,
+    /// The keys that get most, as all workers report them.
+    pub hottest: HottestReports,
     /// Where everybody stands.
     pub racks: Arc<Racks>,
 }
@@ -147,8 +149,10 @@ pub struct WorkerCounts {
     pub pools: Vec<PoolStats>,
     /// Of each route of its configuration.
     pub routes: Vec<RouteStats>,
-    /// The keys that are read most through it.
+    /// The keys that are read most through it, in pools that look for hot keys.
     pub hot_keys: Vec<HotKeyReport>,
+    /// The keys that get most through it, in all pools.
+    pub hottest: HottestReports,
     /// How old leases were when it asked replicas under them, in the pools of its configuration.
     pub replica_lease_ages: Ages,
     /// Where everybody stands, by its configuration.
@@ -171,6 +175,7 @@ impl ProcessStats {
             add_route(&mut self.routes, route);
         }
         self.hot_keys.extend(counts.hot_keys);
+        self.hottest.add(counts.hottest);
         self.racks = counts.racks;
         self.replica_lease_ages.add(&counts.replica_lease_ages);
     }

@@ -1,10 +1,10 @@
 //! A multi-get with a limit: who is asked next, and its end.
 
 use crate::client::{Answered, Client, State};
+use crate::counts::Noted;
 use crate::drafts::{Line, LineKey};
 use crate::ids::ClientId;
 use crate::limited::{Limited, Round, UnaskedKey};
-use crate::profile::NoteId;
 use crate::stats::counters::Tally;
 use crate::under_way::lines::{CopyAt, add_copy_to_draft, add_to_draft, send_drafts};
 use crate::under_way::release::release;
@@ -231,10 +231,8 @@ fn end(core: &mut ProxyCore, now: Instant, id: ClientId, first: u64) -> bool {
         unanswered += 1;
         let ticket = place.ticket.take();
         // It has no answer.
-        let note = mem::replace(&mut place.note, NoteId::NONE);
-        if let Some(profiler) = &mut core.counts.profiler {
-            profiler.forget(note);
-        }
+        core.counts
+            .forget(mem::replace(&mut place.note, Noted::NONE));
         let answered = Answered {
             tally: Tally::Nothing,
             ..Answered::miss()

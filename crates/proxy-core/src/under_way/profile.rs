@@ -2,7 +2,8 @@
 
 use crate::client::Client;
 use crate::config::ProfileConfig;
-use crate::counts::Counts;
+use crate::counts::{Counts, Noted};
+use crate::hottest::PickedId;
 use crate::ids::{BackendId, ClientId, PoolId};
 use crate::operations::OperationId;
 use crate::output::Output;
@@ -43,7 +44,8 @@ pub(crate) fn take_over_profile(
     for id in core.clients.ids() {
         if let Some(client) = core.clients.get_mut(id) {
             client.visit = None;
-            client.slots_mut().for_each(|slot| slot.note = NoteId::NONE);
+            let slots = client.slots_mut();
+            slots.for_each(|slot| slot.note.record = NoteId::NONE);
         }
     }
 }
@@ -101,6 +103,8 @@ pub(crate) struct Placing<'k> {
     pub hash: Option<u64>,
     pub class: Class,
     pub exptime: Option<i64>,
+    /// Bytes of the value that comes with it.
+    pub value_len: usize,
 }
 
 impl<'k> Placing<'k> {
@@ -114,16 +118,37 @@ impl<'k> Placing<'k> {
             hash,
             class: Class::Get,
             exptime: None,
+            value_len: 0,
         }
     }
 }
 
-/// Notes a request about a key if it is to be recorded.
+/// Notes a request about a key if it is to be recorded, or is one of those by which the hottest keys are known.
 #[inline]
-pub(crate) fn note(core: &mut ProxyCore, placing: &Placing<'_>) -> NoteId {
-    match core.counts.profiler {
+pub(crate) fn note(core: &mut ProxyCore, placing: &Placing<'_>) -> Noted {
+    let record = match core.counts.profiler {
         None => NoteId::NONE,
         Some(_) => note_placed(core, placing),
+    };
+    let picked = match core.counts.hottest.picks() {
+        false => PickedId::NONE,
+        true => note_picked(core, placing),
+    };
+    Noted { record, picked }
+}
+
+#[cold]
+fn note_picked(core: &mut ProxyCore, placing: &Placing<'_>) -> PickedId {
+    let servers = core.pools.get(placing.pool).and_then(Pool::list);
+    let key = servers.map_or(placing.key, |servers| servers.key_of(placing.key));
+    let hottest = &mut core.counts.hottest;
+    match placing.class {
+        Class::Other | Class::Flush => PickedId::NONE,
+        Class::Get => hottest.note_read(placing.pool, key),
+        _ => {
+            hottest.count_write(placing.pool, key, placing.value_len);
+            PickedId::NONE
+        }
     }
 }
 
@@ -155,14 +180,14 @@ fn note_placed(core: &mut ProxyCore, placing: &Placing<'_>) -> NoteId {
 }
 
 /// Notes a `flush_all` if it is to be recorded: as if it were of the empty key.
-pub(crate) fn note_flush(core: &mut ProxyCore, id: ClientId) -> NoteId {
+pub(crate) fn note_flush(core: &mut ProxyCore, id: ClientId) -> Noted {
     let visit = core.clients.get(id).and_then(|it| it.visit.as_deref());
     let (Some(profiler), Some(visit)) = (&mut core.counts.profiler, visit) else {
-        return NoteId::NONE;
+        return Noted::NONE;
     };
     let sampled = profiler.picks(visit, 0);
     if sampled == Flags::default() {
-        return NoteId::NONE;
+        return Noted::NONE;
     }
     let asked = Asked {
         pool: None,
@@ -170,7 +195,10 @@ pub(crate) fn note_flush(core: &mut ProxyCore, id: ClientId) -> NoteId {
         class: Class::Flush,
         lifetime: lifetime(None, core.unix),
     };
-    profiler.note(visit, &asked, sampled)
+    Noted {
+        record: profiler.note(visit, &asked, sampled),
+        ..Noted::NONE
+    }
 }
 
 impl Heard {

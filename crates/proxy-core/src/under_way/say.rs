@@ -96,9 +96,8 @@ pub(crate) fn forget_client(core: &mut ProxyCore, id: ClientId) -> bool {
     let Some(client) = core.clients.remove(id) else {
         return false;
     };
-    if let Some(profiler) = &mut core.counts.profiler {
-        client.slots().for_each(|slot| profiler.forget(slot.note));
-    }
+    let counts = &mut core.counts;
+    client.slots().for_each(|slot| counts.forget(slot.note));
     for (pool, ticket) in client.into_tickets() {
         core.pools.abandon(core.now, pool, ticket);
     }

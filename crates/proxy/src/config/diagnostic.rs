@@ -134,6 +134,22 @@ pub fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -
         })
 }
 
+/// What a text is that is no TOML, if it looks like another proxy's.
+pub fn foreign(text: &str) -> Option<String> {
+    let first = text.lines().map(str::trim).find(|line| {
+        let is_comment = line.starts_with('#') || line.starts_with("//");
+        !line.is_empty() && !is_comment && *line != "---"
+    })?;
+    let of = match first {
+        first if first.starts_with('{') => "mcrouter's (JSON)",
+        first if first.ends_with(':') && !first.contains(['=', '[']) => "twemproxy's (YAML)",
+        _ => return None,
+    };
+    Some(format!(
+        "this looks like a file of {of}; README, \"twemproxy or mcrouter in front\", shows what to write in its place"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,5 +184,17 @@ mod tests {
             rejection.json()["problems"][0],
             json!({ "line": 2, "column": 7, "message": "wrong" })
         );
+    }
+
+    #[test]
+    fn files_of_other_proxies_are_recognized() {
+        let twemproxy = "# ours\n---\nbeta:\n  listen: 127.0.0.1:22122\n";
+        let told = foreign(twemproxy).expect("it is YAML");
+        assert!(told.contains("twemproxy's (YAML)"), "{told}");
+        let told = foreign("// pools\n{\"pools\": {}}\n").expect("it is JSON");
+        assert!(told.contains("mcrouter's (JSON)"), "{told}");
+        for ours in ["", "[proxy]\nthreads 2\n", "a = 1\n", "threads: 2\n"] {
+            assert_eq!(foreign(ours), None, "{ours}");
+        }
     }
 }

@@ -4,7 +4,7 @@
 use super::adaptive::ring;
 use super::architecture::{architecture, directory};
 use super::bundles::copies;
-use super::diagnostic::{Problem, Rejection, did_you_mean};
+use super::diagnostic::{Problem, Rejection, did_you_mean, foreign};
 use super::front::{FRONT_KEYS, Front, front};
 use super::generation::generation;
 use super::hot_keys::hot_keys;
@@ -228,7 +228,7 @@ fn understand(text: &str, folder: PathBuf) -> Result<File, (Vec<Problem>, usize)
     let root = DeTable::parse(text).map_err(|error| {
         let problem = Problem {
             span: error.span().unwrap_or(0..0),
-            what: error.message().to_owned(),
+            what: foreign(text).unwrap_or_else(|| error.message().to_owned()),
         };
         (vec![problem], 0)
     })?;

@@ -7,11 +7,12 @@
 use super::reader::{At, Reader, Section};
 use crate::args::Args;
 use crate::limits::listener;
+use evenkeel_placement::config::PORT_DEFAULT;
 use evenkeel_protocol::auth::{AuthMode, Credentials, FILE_BYTES_MAX};
 use evenkeel_proxy_core::Access;
 use evenkeel_runtime::{
     Certificates, Clock, GivenOption, ListenSpec, ListenerTls, TlsKind, TlsOptions, UsageError,
-    read_secret,
+    parse_http_address, read_secret,
 };
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -143,10 +144,7 @@ fn credentials(path: &Path) -> Result<(Credentials, Option<String>), UsageError>
 /// What a file says.
 pub fn front(reader: &mut Reader, section: &Section<'_>) -> Front {
     let listen = listen(reader, section);
-    let admin = reader.parsed(section, "admin", |text| {
-        let read = text.parse::<SocketAddr>();
-        read.map_err(|_| "give an IP address with a port, such as \"127.0.0.1:9090\"")
-    });
+    let admin = reader.parsed(section, "admin", |text| parse_http_address(text));
     let mut front = Front {
         listen: None,
         admin: admin.map(|at| at.value),
@@ -188,7 +186,7 @@ fn listen(reader: &mut Reader, section: &Section<'_>) -> Option<Vec<At<ListenSpe
     }
     let mut specs = Vec::new();
     for At { value: text, span } in texts {
-        match listener(&text) {
+        match listener(&text, PORT_DEFAULT) {
             Ok(value) => specs.push(At { value, span }),
             Err(error) => {
                 let error = error.to_string();

@@ -16,11 +16,11 @@ use clap::Args as ClapArgs;
 use evenkeel_placement::config::{Distribution, HashTag};
 use evenkeel_placement::hash::Hash;
 use evenkeel_proxy_core::{Explanation, ProxyCore, Revision, Together};
-use evenkeel_runtime::{Clock, UsageError};
+use evenkeel_runtime::{Clock, UsageError, print_line, resolve_server};
 use evenkeel_types::Instant;
 use serde::de::DeserializeOwned;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,33 +102,30 @@ enum Source {
 /// all the same. Others when the proxy does not answer.
 pub fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     let mut source = Source::open(args)?;
-    let mut out = std::io::stdout().lock();
     let keys = keys(&args.keys)?;
     if args.together {
         let together = source.ask_together(&keys)?.map_err(UsageError)?;
-        match args.format {
-            Format::Json => serde_json::to_writer(&mut out, &together)?,
-            Format::Text => write!(out, "{}", words::together(&together).trim_end())?,
-        }
-        writeln!(out)?;
-        return Ok(out.flush()?);
+        let text = match args.format {
+            Format::Json => serde_json::to_string(&together)?,
+            Format::Text => words::together(&together),
+        };
+        return Ok(print_line(text.trim_end())?);
     }
     let mut refused = Vec::new();
     let mut gap = "";
     for key in &keys {
         match source.ask(key)? {
             Ok(explanation) => {
-                match args.format {
-                    Format::Json => serde_json::to_writer(&mut out, &explanation)?,
-                    Format::Text => write!(out, "{gap}{}", words::text(&explanation).trim_end())?,
-                }
+                let text = match args.format {
+                    Format::Json => serde_json::to_string(&explanation)?,
+                    Format::Text => format!("{gap}{}", words::text(&explanation)),
+                };
                 gap = "\n";
-                writeln!(out)?;
+                print_line(text.trim_end())?;
             }
             Err(words) => refused.push(format!("{:?}: {words}", String::from_utf8_lossy(key))),
         }
     }
-    out.flush()?;
     match refused.is_empty() {
         true => Ok(()),
         false => Err(UsageError(refused.join("; ")).into()),
@@ -243,31 +240,20 @@ pub fn core(settings: &Settings, ways: &TlsWays) -> anyhow::Result<ProxyCore> {
     Ok(ProxyCore::new(&config, 0))
 }
 
-/// A connection to HOST:PORT, whose reads and writes may take so long each.
+/// A connection to `HOST` or `HOST:PORT`, whose reads and writes may take so long each.
 ///
 /// # Errors
-/// There is nobody at any of its addresses, or not in time.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "a command of its own, which waits for the answer"
-)]
+/// There is nobody at its address, or not in time.
 pub fn connect(
     address: &str,
     connecting: Duration,
     answering: Duration,
 ) -> std::io::Result<TcpStream> {
-    let mut last = std::io::Error::other("the name has no address");
-    for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, connecting) {
-            Ok(stream) => {
-                stream.set_read_timeout(Some(answering))?;
-                stream.set_write_timeout(Some(answering))?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
+    let address = resolve_server(address).map_err(std::io::Error::other)?;
+    let stream = TcpStream::connect_timeout(&address, connecting)?;
+    stream.set_read_timeout(Some(answering))?;
+    stream.set_write_timeout(Some(answering))?;
+    Ok(stream)
 }
 
 fn read_line(stream: &mut BufReader<TcpStream>) -> anyhow::Result<String> {

@@ -89,6 +89,8 @@ fn a_stalled_server_shows_in_its_own_times_alone() {
     assert_eq!(both("queue_seconds_count"), 160.0);
     assert_eq!(both("answer_seconds_count"), 160.0);
     let route = "{route=\"1\",prefix=\"\",pool=\"default\"}";
+    assert_eq!((of(&before, 0, "up"), of(&before, 1, "up")), (1.0, 1.0));
+    assert!(value(&before, "process_open_fds") > 4.0);
     let of_route = |name: &str| value(&before, &format!("evenkeel_proxy_route_{name}{route}"));
     assert_eq!(of_route("get_hits_total"), 80.0);
     assert_eq!(of_route("requests_total"), 160.0);

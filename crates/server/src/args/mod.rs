@@ -17,7 +17,7 @@ use evenkeel_hotkeys::config::Mode;
 use evenkeel_member::access::AccessArgs;
 use evenkeel_runtime::{
     ListenSpec, ListenerProtocol, ListenerTls, LogOptions, TlsOptions, UsageError,
-    parse_permissions, parse_size,
+    parse_http_address, parse_megabytes, parse_permissions, parse_size,
 };
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -80,8 +80,8 @@ pub struct Args {
     #[arg(short = 'a', long, default_value = "700", value_parser = parse_permissions)]
     pub unix_mask: u32,
 
-    /// Memory for items and their index, in megabytes
-    #[arg(short = 'm', long, default_value_t = 64, env = "EVENKEEL_MEMORY_LIMIT")]
+    /// Memory for items and their index, in megabytes, or with suffix k, m or g
+    #[arg(short = 'm', long, default_value = "64", value_parser = parse_megabytes, env = "EVENKEEL_MEMORY_LIMIT")]
     pub memory_limit: usize,
 
     /// Answer an error when memory is full instead of evicting
@@ -278,7 +278,7 @@ pub struct Args {
     pub progress_timeout: Option<u32>,
 
     /// Address of an HTTP port for /metrics, /healthz and /readyz; without it there is none
-    #[arg(long, value_name = "ADDR:PORT", env = "EVENKEEL_ADMIN")]
+    #[arg(long, value_name = "IP:PORT", value_parser = parse_http_address, env = "EVENKEEL_ADMIN")]
     pub admin: Option<SocketAddr>,
 
     /// File of settings in TOML, named as the long flags; flags and the environment win over it

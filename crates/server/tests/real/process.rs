@@ -274,6 +274,11 @@ fn probes_are_answered_where_asked_for() {
     assert_eq!(status, 200);
     for sample in [
         "memcached_up 1",
+        concat!(
+            "evenkeel_build_info{role=\"server\",version=\"",
+            env!("CARGO_PKG_VERSION"),
+            "\"} 1"
+        ),
         "memcached_current_items 1",
         "memcached_commands_total{command=\"get\",status=\"hit\"} 1",
         "memcached_commands_total{command=\"get\",status=\"miss\"} 1",

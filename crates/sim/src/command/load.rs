@@ -1,6 +1,6 @@
 //! `evenkeel sim load`: load and latency, in either fidelity.
 
-use super::{EXIT_FINE, OutputFormat, SECOND, report_error};
+use super::{EXIT_FINE, OutputFormat, SECOND, print_line, report_error};
 use crate::load::{Arrivals, Balancing, KeyPlacement, LoadPlan, ServiceModel, fast, whole};
 use anyhow::{Context, anyhow, ensure};
 use clap::{Args, ValueEnum};
@@ -8,7 +8,6 @@ use core::time::Duration;
 use evenkeel_coordinator_core::plans::{PlanMode, PlanSettings};
 use evenkeel_hotkeys::config::{GAMMA_MAX_DEFAULT, HotKeysConfig, Mode, ssm_entries};
 use evenkeel_workload::{Popularity, ReadOnly};
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// How much is simulated.
@@ -262,7 +261,7 @@ pub fn execute_load(args: &LoadArgs) -> u8 {
             OutputFormat::Table => report.to_string(),
             OutputFormat::Json => serde_json::to_string_pretty(&report)?,
         };
-        writeln!(io::stdout(), "{text}").context("printing the report")
+        print_line(&text).context("printing the report")
     };
     match run() {
         Ok(()) => EXIT_FINE,

@@ -12,6 +12,7 @@ pub use run::{FailedRun, RunArgs, RunReport, execute_run};
 
 use crate::world::{Fault, LedKind, Plan, SERVERS, SERVERS_MAX, SERVERS_MIN};
 use clap::{Args, ValueEnum};
+use std::io::{self, Write};
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
@@ -135,6 +136,14 @@ fn mutant(text: &str) -> Result<Fault, String> {
 }
 
 /// Says what went wrong with `evenkeel sim COMMAND`, and with which exit code it ends.
+/// Prints a report. A reader that has read enough (`head`) is no failure.
+fn print_line(text: &str) -> io::Result<()> {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
+    }
+}
+
 fn report_error(command: &str, error: &anyhow::Error) -> u8 {
     eprintln!("evenkeel sim {command}: {error:#}");
     EXIT_FAILED

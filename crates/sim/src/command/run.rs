@@ -1,6 +1,6 @@
 //! `evenkeel sim run`: many seeds, and what went wrong in any of them.
 
-use super::{ClusterArgs, EXIT_FAILED, EXIT_FINE, OutputFormat, report_error};
+use super::{ClusterArgs, EXIT_FAILED, EXIT_FINE, OutputFormat, print_line, report_error};
 use crate::many;
 use crate::world::{LedReport, Report, Strikes};
 use anyhow::Context;
@@ -10,7 +10,6 @@ use core::ops::Range;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::time::Instant;
 
 /// Violations that are told of one run; one usually brings others.
@@ -88,7 +87,7 @@ pub fn execute_run(args: &RunArgs) -> u8 {
             OutputFormat::Table => report.to_string(),
             OutputFormat::Json => serde_json::to_string_pretty(&report)?,
         };
-        writeln!(io::stdout(), "{text}").context("printing the report")
+        print_line(&text).context("printing the report")
     };
     match print() {
         Ok(()) if report.failed.is_empty() => EXIT_FINE,

@@ -11,11 +11,11 @@ use super::lines::Lines;
 use super::processes::Outcome;
 use anyhow::{Context, ensure};
 use evenkeel_bench::{Counters, Driver, LoadHandle, LoadPlan, OutputFormat, Source};
+use evenkeel_runtime::print_line;
 use evenkeel_workload::{Arrivals, Mix, Popularity, Rate, WorkloadSpec};
 use fleet::{CAPACITY, Fleet, POOL, PROXIES};
 use look::Look;
 use serde::Serialize;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -107,7 +107,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         OutputFormat::Table => report.in_a_line(),
         OutputFormat::Json => serde_json::to_string_pretty(&report)?,
     };
-    writeln!(std::io::stdout(), "{text}").context("failed to print the result")
+    print_line(&text).context("failed to print the result")
 }
 
 /// Who is where, and what to try.

@@ -93,7 +93,10 @@ impl Probe {
 
     /// What happened since the last sample.
     pub fn sample(&mut self, load: &mut LoadHandle) -> Sample {
-        let looks: Vec<Option<ServerStats>> = self.watches.iter_mut().map(Watch::look).collect();
+        let looks: Vec<Option<ServerStats>> = {
+            let looks = self.watches.iter_mut().map(Watch::look);
+            looks.map(Result::ok).collect()
+        };
         self.listen(load);
         let live = self.heard.take();
         join(&looks, live.expect("it was just listened to"))

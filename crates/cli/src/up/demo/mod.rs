@@ -17,10 +17,10 @@ use super::processes::Outcome;
 use anyhow::{Context, bail, ensure};
 use evenkeel_bench::{Counters, Driver, LoadHandle, LoadPlan, OutputFormat};
 use evenkeel_coordinator_core::Mode;
-use evenkeel_runtime::{UsageError, raise_descriptor_limit};
+use evenkeel_runtime::{UsageError, print_line, raise_descriptor_limit};
 use measure::{Probe, Sample};
 use report::{DemoReport, Phase, PhaseReport};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 /// Start of each phase that its figures leave out: members hear of a change with their next
@@ -118,7 +118,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         OutputFormat::Table => report.to_table(report_width()),
         OutputFormat::Json => report.to_json()?,
     };
-    writeln!(std::io::stdout(), "{text}").context("failed to print the report")
+    print_line(&text).context("failed to print the report")
 }
 
 /// Columns of a report on standard output; nothing where no terminal cuts it.

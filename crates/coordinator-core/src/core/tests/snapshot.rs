@@ -93,3 +93,29 @@ fn of_many_events_the_newest_are_told() {
     let newest = SNAPSHOT_EVENTS_MAX as u64 + 1..=2 * SNAPSHOT_EVENTS_MAX as u64;
     assert_eq!(numbers, newest.collect::<Vec<_>>());
 }
+
+#[test]
+fn a_key_is_explained_by_the_newest_map() {
+    let world = World::new(1);
+    let at = world.now.monotonic;
+    assert_eq!(world.core.explain_key(at, b"user:17"), None, "no map yet");
+    let mut cluster = Cluster::new(3);
+    cluster.rounds(20);
+    let (core, at) = (&cluster.world.core, cluster.world.now.monotonic);
+    let map = core.map().expect("a map");
+    for key in ["user:17", "user:18", "a b"] {
+        let place = map.locate(KeyHash::of(key.as_bytes()));
+        let owner = place.worker.expect("all have owners");
+        let explained = core.explain_key(at, key.as_bytes()).expect("a map");
+        let server = core.servers(at).servers;
+        let server = server.iter().find(|it| it.id == owner.server);
+        assert_eq!(explained.key, key.replace(' ', "%20"));
+        assert_eq!(explained.cachelet, place.cachelet);
+        assert_eq!(explained.server, server.map(|it| it.name.clone()));
+        assert_eq!(explained.worker, Some(owner.worker));
+        assert!(explained.server_up && !explained.moving && !explained.quarantined);
+        let load = explained.load.expect("all tell of their loads");
+        assert_eq!(load.cachelet, place.cachelet);
+        assert_eq!((explained.hot, explained.hottest), (None, None));
+    }
+}
