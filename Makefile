@@ -71,7 +71,7 @@ model: #+ Every interleaving of larger stories of hot keys: minutes, and a few G
 soak: #+ Random and hostile clients against the server for SOAK_SECONDS (default 600)
 	@scripts/soak.sh
 
-chaos: #+ Kill and stop processes under load for CHAOS_SECONDS (default 600) and judge every answer: of a cluster, or WHAT=pools, rings, copies or racks
+chaos: #+ Kill and stop processes under load for CHAOS_SECONDS (default 600) and judge every answer: of a cluster, or WHAT=pools, rings, copies, racks or scaling
 	@scripts/chaos.sh
 
 bench-storage: #+ A store for each thread beside shared caches under locks, in one process (BENCH_ARGS="...")

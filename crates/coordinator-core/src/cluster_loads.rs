@@ -61,9 +61,10 @@ pub struct ServerLoadView {
     pub memory_bytes: u64,
     /// What its workers serve of their own cachelets.
     pub load: f64,
-    /// Reads of its own cachelets a second, and those of them that found an item.
+    /// Reads of its own cachelets a second.
     #[serde(default)]
     pub reads_per_s: f64,
+    /// Those of them that found an item.
     #[serde(default)]
     pub hits_per_s: f64,
 }

@@ -13,7 +13,7 @@ use crate::desk::Unsaved;
 /// A key, by its bytes in UTF-8.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ExplainQuery {
+pub(crate) struct ExplainQuery {
     key: String,
 }
 

@@ -37,8 +37,8 @@ pub struct Shared {
     writes_per_mille: u64,
     /// Reads are plain: what copies may answer that have no versions.
     reads_plainly: bool,
-    /// Time between the answers to one burst of commands and the next.
-    thinking: Duration,
+    /// Microseconds between the answers to one burst of commands and the next.
+    thinking_us: AtomicU64,
     /// When the clock of the history began.
     start: Instant,
     clients: AtomicU32,
@@ -57,7 +57,7 @@ impl Shared {
             keys: KEYS.map(str::to_owned),
             writes_per_mille: WRITES_PER_MILLE,
             reads_plainly: false,
-            thinking: Duration::ZERO,
+            thinking_us: AtomicU64::new(0),
             start: Instant::now(),
             clients: AtomicU32::new(0),
             writes: AtomicU64::new(0),
@@ -92,7 +92,14 @@ impl Shared {
 
     /// With so much time between the answers to one burst of commands and the next.
     pub fn thinking(self, thinking: Duration) -> Self {
-        Shared { thinking, ..self }
+        self.think(thinking);
+        self
+    }
+
+    /// From now on there is so much time between them.
+    pub fn think(&self, thinking: Duration) {
+        let thinking = u64::try_from(thinking.as_micros()).expect("nobody thinks for so long");
+        self.thinking_us.store(thinking, Ordering::Relaxed);
     }
 
     pub fn key(&self, key: usize) -> &str {
@@ -231,7 +238,8 @@ impl<'a> Application<'a> {
             while let Some(pending) = self.pending.pop_front() {
                 self.answer(stream, &pending)?;
             }
-            std::thread::sleep(self.shared.thinking);
+            let thinking = self.shared.thinking_us.load(Ordering::Relaxed);
+            std::thread::sleep(Duration::from_micros(thinking));
         }
         Ok(())
     }

@@ -27,8 +27,8 @@ pub const THINKING: Duration = Duration::from_millis(5);
 pub struct Fleet {
     /// One of them leads.
     coordinators: Vec<Process>,
-    /// Where they keep what they know, as arguments.
-    state: [String; 2],
+    /// What they are started with: where they keep what they know.
+    arguments: Vec<String>,
     /// It ends with them.
     _etcd: Option<Etcd>,
     file: String,
@@ -65,26 +65,36 @@ impl Leader {
 impl Fleet {
     /// So many proxies, by the file that is said of a coordinator's address.
     pub fn start(folder: &Path, proxies: usize, file: impl FnOnce(&str) -> String) -> Self {
-        let state = folder.join("state").display().to_string();
-        let state = ["--state".to_owned(), state];
-        Fleet::with((1, state, None), proxies, folder, file)
+        Fleet::with((1, state_in(folder), None), proxies, folder, file)
+    }
+
+    /// The same with an actuator, of which the file `scaler` says.
+    pub fn scaled(
+        folder: &Path,
+        scaler: &Path,
+        proxies: usize,
+        file: impl FnOnce(&str) -> String,
+    ) -> Self {
+        let scaler = ["--scaler".to_owned(), scaler.display().to_string()];
+        let arguments = [state_in(folder), scaler.to_vec()].concat();
+        Fleet::with((1, arguments, None), proxies, folder, file)
     }
 
     /// The same with two coordinators on an etcd.
     pub fn on_etcd(folder: &Path, proxies: usize, file: impl FnOnce(&str) -> String) -> Self {
         let etcd = Etcd::start();
-        let state = ["--etcd".to_owned(), etcd.urls()];
-        Fleet::with((2, state, Some(etcd)), proxies, folder, file)
+        let arguments = vec!["--etcd".to_owned(), etcd.urls()];
+        Fleet::with((2, arguments, Some(etcd)), proxies, folder, file)
     }
 
     fn with(
-        (count, state, etcd): (usize, [String; 2], Option<Etcd>),
+        (count, arguments, etcd): (usize, Vec<String>, Option<Etcd>),
         proxies: usize,
         folder: &Path,
         file: impl FnOnce(&str) -> String,
     ) -> Self {
         let any = format!("{}:0", own_host());
-        let coordinators = (0..count).map(|_| coordinator(&any, &state));
+        let coordinators = (0..count).map(|_| coordinator(&any, &arguments));
         let coordinators: Vec<Process> = coordinators.collect();
         let urls = coordinators
             .iter()
@@ -98,7 +108,7 @@ impl Fleet {
             .collect();
         Fleet {
             coordinators,
-            state,
+            arguments,
             _etcd: etcd,
             file,
             proxies,
@@ -120,11 +130,18 @@ impl Fleet {
 
     /// The coordinator that leads is killed, and starts again.
     pub fn kill_coordinator(&mut self) {
-        let state = self.state.clone();
+        let arguments = self.arguments.clone();
         let leading = self.leading();
         let address = leading.address().to_string();
         leading.kill();
-        *leading = coordinator(&address, &state);
+        *leading = coordinator(&address, &arguments);
+    }
+
+    /// The coordinator that leads is asked to end, and does.
+    pub fn end_coordinator(&mut self) {
+        let leading = self.leading();
+        leading.signal(Signal::Terminate);
+        leading.wait(DEADLINE);
     }
 
     pub fn kill_proxy(&mut self, at: usize) {
@@ -152,8 +169,15 @@ impl Fleet {
     }
 }
 
-fn coordinator(address: &str, state: &[String; 2]) -> Process {
-    evenkeel::coordinator_at(address, &state.each_ref().map(String::as_str))
+/// Where a coordinator keeps what it knows, as arguments.
+fn state_in(folder: &Path) -> Vec<String> {
+    let state = folder.join("state").display().to_string();
+    vec!["--state".to_owned(), state]
+}
+
+fn coordinator(address: &str, arguments: &[String]) -> Process {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    evenkeel::coordinator_at(address, &arguments)
 }
 
 /// A proxy stands in the rack that has its number, if the file has racks.

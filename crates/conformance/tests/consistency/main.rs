@@ -20,6 +20,7 @@ mod lease;
 mod porcupine;
 mod racks;
 mod rings;
+mod scaling;
 mod settings;
 mod turns;
 mod warm;

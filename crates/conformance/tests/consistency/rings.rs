@@ -42,7 +42,7 @@ fn lines(servers: &[Memcached], coordinators: &str) -> String {
     )
 }
 
-fn ring(leader: &Leader) -> Option<Value> {
+pub fn ring(leader: &Leader) -> Option<Value> {
     let view = leader.get("/api/v1/rings")?;
     view["rings"].as_array()?.first().cloned()
 }
@@ -299,7 +299,7 @@ fn a_ring_follows_its_load_and_nothing_is_lost() {
     });
 }
 
-fn set(leader: &Leader, settings: &Value) {
+pub fn set(leader: &Leader, settings: &Value) {
     poll_until(DEADLINE, "settings to be taken", || {
         leader.put("/api/v1/rings/main/settings", settings)
     });

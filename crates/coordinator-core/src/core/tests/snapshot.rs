@@ -5,6 +5,7 @@ use super::*;
 use crate::cluster_hot_keys::tests::event;
 use crate::limits::{SETTINGS_EVENTS_MAX, SNAPSHOT_EVENTS_MAX};
 use evenkeel_control::hot_keys::HotKeysNews;
+use evenkeel_types::KeyHash;
 use serde_json::json;
 
 #[test]
