@@ -35,7 +35,7 @@ test: ## What a change must pass: install what the tests compare with, then ever
 test-nightly: ## What takes longer: the dist binary, all seeds, all clients, io_uring everywhere, the model, sanitizers
 	@scripts/test.sh nightly $(TEST_ARGS)
 
-house: #+ Lines of code, harness and tests by crate; imports that run back up, import circles, types with many impl files
+house: #+ Lines of code, harness and tests by crate; imports that run back up, import circles, types with many impl files, words to avoid
 	@scripts/house.py
 
 deps: #+ Install what the tests need: memcached, its tools, etcd, clients in Python and Go

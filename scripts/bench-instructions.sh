@@ -183,7 +183,7 @@ count_rows() {
     {\"request\": \"$of$name\", \"instructions\": $each, \"limit\": ${limit/#-/null}}"
   done <<<"$ROWS"
 }
-# limit_rows : ROWS becomes RING_ROWS whose limits are so much more than what was counted last; without any if nothing was.
+# limit_rows : ROWS becomes RING_ROWS whose limits are this much more than what was counted last; without any if nothing was.
 limit_rows() {
   local name more rest at=0
   ROWS=

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Prints how large the workspace is and how its modules hang together; changes are compared by it. Fails where an import
-of a crate that ships runs back up.
+of a crate that ships runs back up, and where a word of words.txt stands.
 
 Lines are those that are neither blank nor comments. Code is what ships; harness is what measures, simulates and
 drives (bench, experiments, launch, sim, workload, testkit, and examples); tests are test modules, the folders tests and
@@ -25,6 +25,7 @@ removal leaves no circle. Functions:
 
 import os
 import re
+import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -34,8 +35,11 @@ HARNESS = {"bench", "experiments", "launch", "sim", "workload", "testkit"}
 TESTS = {"conformance"}
 # A type whose impl blocks stand in more files than this is printed.
 IMPL_FILES_WORTH_A_LOOK = 4
-# In what ships no import runs back up; elsewhere circles may have so many modules.
+# In what ships no import runs back up; elsewhere circles may have this many modules.
 CIRCLE_MAX = 3
+# Where words of words.txt are looked for. History keeps its own.
+WORDS_IN = ("crates", "docs", "web/src", "deploy", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md",
+            ":!docs/decisions", ":!docs/experiments")
 ROOM_FILES = ("mod.rs", "lib.rs", "main.rs")
 
 
@@ -238,6 +242,20 @@ def impl_files(crate):
     return files
 
 
+def unwanted_words():
+    """Where a word of words.txt stands: file, line and word, and what to say instead."""
+    found = []
+    for row in (ROOT / "scripts/words.txt").read_text().splitlines():
+        if row and not row.startswith("#"):
+            word, instead = row.split("\t")
+            grep = subprocess.run(["git", "grep", "-nPoI", "-e", word, "--", *WORDS_IN], cwd=ROOT, capture_output=True, text=True)
+            # 1: it stands nowhere.
+            if grep.returncode > 1:
+                sys.exit(f"words.txt: {word}: {grep.stderr}")
+            found += [f"{line}: say {instead}" for line in grep.stdout.splitlines()]
+    return found
+
+
 def main():
     crates = sorted(path for path in (ROOT / "crates").iterdir() if (path / "Cargo.toml").exists())
     print("Lines without blank ones and comments:\n")
@@ -271,8 +289,14 @@ def main():
     for files, name in sorted(spread, key=lambda each: (-each[0], each[1])):
         if files > IMPL_FILES_WORTH_A_LOOK:
             print(f"  {name:<44}{files:>8}")
+    failures = []
     if wrong:
-        sys.exit("These imports run back up; move what both sides need below them:\n  " + "\n  ".join(wrong))
+        failures.append("These imports run back up; move what both sides need below them:\n  " + "\n  ".join(wrong))
+    words = unwanted_words()
+    if words:
+        failures.append("There are better words (scripts/words.txt):\n  " + "\n  ".join(words))
+    if failures:
+        sys.exit("\n".join(failures))
 
 
 if __name__ == "__main__":

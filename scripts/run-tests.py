@@ -36,7 +36,7 @@ conformance/mediawiki experiments/lib
 # Programs that run by both kinds of sockets; nightly it is all of conformance.
 BY_IO_URING = "conformance/(transcripts|bad_input|stats)"
 
-# A program from which nothing has been heard for so long, no test begun and none ended, is taken for hung, ended and counted as
+# A program from which nothing has been heard for this long, no test begun and none ended, is taken for hung, ended and counted as
 # failed. Nothing that passes comes near it, on a busy machine either.
 SILENCE_MAX_S = 20 * 60
 

@@ -77,7 +77,7 @@ case $tier in
     part "compiling tests" scripts/run-tests.py --no-run
     part "tests" scripts/run-tests.py "$@"
     part "doc tests" doc_tests
-    part "sizes and imports" scripts/house.py
+    part "sizes, imports and words" scripts/house.py
     ;;
   nightly)
     export EVENKEEL_NIGHTLY=1

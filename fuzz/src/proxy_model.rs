@@ -285,7 +285,7 @@ impl<'a> World<'a> {
         world.new_map();
         for step in &script.steps {
             world.step(step);
-            world.settle();
+            world.pump();
             world.check_bounds();
         }
         world.finish();
@@ -307,7 +307,7 @@ impl<'a> World<'a> {
                     if self.core.client_wants_input(application.id) {
                         self.feed(client);
                     }
-                    self.settle_clients();
+                    self.pump_clients();
                 }
             }
             Step::Server { server, bytes } => {
@@ -411,30 +411,30 @@ impl<'a> World<'a> {
     }
 
     /// Does what the core says until it says nothing.
-    fn settle(&mut self) {
+    fn pump(&mut self) {
         loop {
-            self.settle_clients();
+            self.pump_clients();
             let Some(output) = self.deferred.pop_front() else {
                 return;
             };
-            self.carry_out(output);
+            self.handle_output(output);
         }
     }
 
     /// Does what the core says of applications. What concerns servers comes later, so that nothing changes
     /// there between two pieces of an application's bytes.
-    fn settle_clients(&mut self) {
+    fn pump_clients(&mut self) {
         while let Some(output) = self.core.poll_output() {
             match output {
                 Output::Connect { .. } | Output::WriteBackend(_) | Output::CloseBackend(_) => {
                     self.deferred.push_back(output);
                 }
-                _ => self.carry_out(output),
+                _ => self.handle_output(output),
             }
         }
     }
 
-    fn carry_out(&mut self, output: Output) {
+    fn handle_output(&mut self, output: Output) {
         let client_of = |world: &Self, id| world.clients.iter().position(|c| c.id == id);
         let server_of = |world: &Self, id| world.servers.iter().position(|s| s.id == Some(id));
         match output {
@@ -505,7 +505,7 @@ impl<'a> World<'a> {
             let mut has_answered = false;
             for server in 0..self.servers.len() {
                 has_answered |= self.answer_one(server);
-                self.settle();
+                self.pump();
             }
             if !has_answered {
                 return;
@@ -672,7 +672,7 @@ impl<'a> World<'a> {
             self.now = due.max(self.now + Duration::from_millis(1));
             assert!(self.now < end, "somebody waits for ever");
             self.turn();
-            self.settle();
+            self.pump();
         }
     }
 }

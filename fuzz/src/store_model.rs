@@ -223,7 +223,7 @@ impl Run {
     }
 }
 
-/// Carries out the operations that the bytes stand for.
+/// Executes the operations that the bytes stand for.
 ///
 /// # Panics
 /// When the store errs.

@@ -2,7 +2,6 @@
 //
 //   node look.mjs URL KEY [FOLDER]    KEY is the hot key that has to be seen; FOLDER takes the pictures
 //   node look.mjs --token TOKEN URL   a coordinator that asks for a token
-//   node look.mjs --many URL SERVERS SECONDS    a coordinator of many servers; prints what looking costs
 
 import assert from 'node:assert/strict';
 import { chromium } from 'playwright-core';
@@ -150,9 +149,6 @@ async function detail(page, heard, url, key) {
   await page.keyboard.press('Enter');
   await page.getByText(`${key} is in cachelet ${place.cachelet}, which ${place.server}/${place.worker} owns`).waitFor();
   await page.getByText(/^It is hot/).waitFor();
-  await page.getByLabel('Explain a key').fill('no key');
-  await page.keyboard.press('Enter');
-  await page.getByText('a key has neither spaces nor control characters').waitFor();
   // The keyboard reads values off the map, and the table says the same as a picture.
   await page.locator('canvas[role=img]').focus();
   await page.keyboard.press('ArrowLeft');
@@ -180,38 +176,13 @@ async function enter(browser, url, token) {
   assert.match((await page.evaluate(standing)).findings[0], /no map yet/);
 }
 
-/** What an update costs the browser, over so many seconds. Times are printed and judged by people. */
-async function many(browser, url, servers, seconds) {
-  const { page, wrong } = await open(browser, url, VIEWS[0]);
-  await page.getByText(`${servers} of ${servers}`).waitFor();
-  const paint = await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime);
-  const session = await page.context().newCDPSession(page);
-  await session.send('Performance.enable');
-  const figures = async () => {
-    const { metrics } = await session.send('Performance.getMetrics');
-    const of = Object.fromEntries(metrics.map(({ name, value }) => [name, value]));
-    return { script: of.ScriptDuration, layout: of.LayoutDuration + of.RecalcStyleDuration, second: (await page.evaluate(standing)).unix_s };
-  };
-  const before = await figures();
-  await page.waitForFunction((until) => Number(document.querySelector('.live time')?.dateTime) >= until, before.second + Number(seconds));
-  const after = await figures();
-  const updates = after.second - before.second;
-  const ms = (name) => (((after[name] - before[name]) * 1000) / updates).toFixed(1);
-  console.log(`${servers} servers: first paint ${paint?.toFixed(0)} ms; of ${updates} updates each ${ms('script')} ms of script and ${ms('layout')} ms of layout`);
-  const bytes = (await (await fetch(`${url}api/v1/snapshot`)).arrayBuffer()).byteLength;
-  console.log(`a snapshot has ${bytes} bytes`);
-  assert.deepEqual(wrong, []);
-}
-
 const browser = await chromium.launch({
   executablePath: BROWSER,
   args: ['--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
 });
 try {
   const [first, ...rest] = process.argv.slice(2);
-  if (first === '--token') await enter(browser, rest[1], rest[0]);
-  else if (first === '--many') await many(browser, ...rest);
-  else await look(browser, first, ...rest);
+  await (first === '--token' ? enter(browser, rest[1], rest[0]) : look(browser, first, ...rest));
 } finally {
   await browser.close();
 }

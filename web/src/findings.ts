@@ -11,17 +11,17 @@ export interface Finding {
   text: string;
 }
 
-/** A worker that is busy for so much of its time has no room for a burst. */
+/** A worker that is busy for this much of its time has no room for a burst. */
 const FULL = 0.9;
-/** So much above the mean is worth a word, if anything is asked at all. */
+/** This much above the mean is worth a word, if anything is asked at all. */
 const UNEVEN = 1.5;
-/** From so much above the mean on a worker counts as uneven when it is said since when. */
+/** From this much above the mean on a worker counts as uneven when it is said since when. */
 const UNEVEN_SINCE = 1.2;
 /** Columns in a row in which it is not, and which do not end that: loads waver. */
 const PAUSE_COLUMNS = 5;
 /** Fewer requests a second than this in the whole cluster say nothing about balance. */
 const QUIET_RPS = 50;
-/** A cachelet that is so much of its worker's load is one key's, or a few keys'. */
+/** A cachelet that is this much of its worker's load is one key's, or a few keys'. */
 const ALONE = 0.4;
 /** So few reads that find something are seldom meant. */
 const LOW_HITS = 0.5;

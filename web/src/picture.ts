@@ -83,7 +83,7 @@ export class Picture {
     for (let place = first; place < this.end(); place += 1) this.drawPlace(place);
   }
 
-  /** Draws so many new columns of the same history. */
+  /** Draws this many new columns of the same history. */
   append(columns: number): void {
     const history = this.history;
     if (!history || columns === 0) return;

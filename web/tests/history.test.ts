@@ -21,7 +21,7 @@ test('workers keep their place when others come, and what was told before is not
   assert.deepEqual(history.columns.at(-1)!.owners, [1, 0]);
 });
 
-test('only so many columns are kept', () => {
+test('only this many columns are kept', () => {
   const span = { ...SPANS[0]!, columns: 3 };
   const history = new History('load', span, heat(['s1/0']));
   for (let unix = 1; unix < 9; unix += 1) history.take(heat(['s1/0'], column(unix, [unix], [], [])));

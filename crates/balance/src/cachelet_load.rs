@@ -217,7 +217,7 @@ impl LoadMeter {
 
     /// These cachelets are here, and no others. Those that are new are measured from now on, those that
     /// are gone forgotten.
-    pub fn settle(
+    pub fn set_cachelets(
         &mut self,
         now: Instant,
         present: impl IntoIterator<Item = (CacheletId, CacheletCounts)>,
@@ -247,7 +247,7 @@ impl LoadMeter {
         present: impl IntoIterator<Item = (CacheletId, CacheletCounts)>,
     ) {
         let present: Vec<_> = present.into_iter().collect();
-        self.settle(now, present.iter().copied());
+        self.set_cachelets(now, present.iter().copied());
         for (id, counts) in present {
             if let Some(meter) = self.cachelets.get_mut(&id) {
                 meter.roll(now, counts);
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn the_first_interval_counts_fully_and_later_ones_by_a_quarter() {
         let mut meter = LoadMeter::new(at(0));
-        meter.settle(at(0), [(A, reads(0))]);
+        meter.set_cachelets(at(0), [(A, reads(0))]);
         assert!(!meter.is_due(at(499)) && meter.is_due(at(500)));
         let counts = CacheletCounts {
             reads: 400,
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn a_cachelet_that_comes_with_its_counts_does_not_jump() {
         let (mut here, mut there) = (LoadMeter::new(at(0)), LoadMeter::new(at(0)));
-        here.settle(at(0), [(A, reads(0))]);
+        here.set_cachelets(at(0), [(A, reads(0))]);
         here.roll(at(500), [(A, reads(500))]);
         there.roll(at(500), []);
         // It moves at 700 ms, with its meter, and goes on as before.
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(there.load_of(A).load, 1000.0);
         // Without its meter it is measured from when it came, and not at once.
         there.release(A);
-        there.settle(at(1400), [(A, reads(1400))]);
+        there.set_cachelets(at(1400), [(A, reads(1400))]);
         there.roll(at(1500), [(A, reads(1500))]);
         assert_eq!(there.load_of(A).load, 0.0);
         there.roll(at(2000), [(A, reads(2000))]);
@@ -406,7 +406,7 @@ mod tests {
                 here.map(|i| (id(i), counts[i])).collect::<Vec<_>>()
             };
             for (worker, meter) in meters.iter_mut().enumerate() {
-                meter.settle(at(0), present(&homes, &counts, worker));
+                meter.set_cachelets(at(0), present(&homes, &counts, worker));
             }
             let mut all = crate::load::LoadAverage::new(at(0));
             let mut now = at(0);

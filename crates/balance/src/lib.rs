@@ -11,9 +11,9 @@
 //! - [`phase`]: which of the three phases has to act, and since when; a log of what was decided.
 //!
 //! Everything here is told loads and answers with a plan, which is a value: it can be printed, checked, compared
-//! and thrown away. Nobody here carries it out.
+//! and thrown away. Nobody here executes it.
 //!
-//! Loads are in small requests per second (see [`load`]), averaged over some seconds by whoever
+//! Loads are in small requests per second (see [`load`]), averaged over some seconds by anyone who
 //! measures. A plan predicts the loads that it leads to by the simplest of models: a cachelet takes its load along.
 //!
 //! # Solvers and their place

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 /// one (5.5 µs). A link of 10 Gb/s carries as many in the time of three small packets.
 pub const BYTES_PER_REQUEST: u64 = 4096;
 
-/// What a request with a value of so many bytes adds to the load, in small requests.
+/// What a request with a value of this many bytes adds to the load, in small requests.
 #[inline]
 pub fn cost_of(bytes: usize) -> f64 {
     1.0 + bytes as f64 / BYTES_PER_REQUEST as f64

@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::mean;
 
-/// A worker that uses so much more of its capacity than the cluster is overloaded, however much headroom there is.
+/// A worker that uses this much more of its capacity than the cluster is overloaded, however much headroom there is.
 pub const TOLERANCE_MAX: f64 = 0.10;
 
 /// A worker that uses less than this more is not, however little there is: loads waver by as much.
 pub const TOLERANCE_MIN: f64 = 0.02;
 
-/// Plans relieve down to so much above the utilization, or half of what is tolerated if that is less.
+/// Plans relieve down to this much above the utilization, or half of what is tolerated if that is less.
 pub const PLANNED_MAX: f64 = 0.02;
 
 /// A worker that is busy for less than this part of its time is not overloaded, and says little about its capacity.

@@ -394,7 +394,7 @@ mod tests {
     fn bad_usage_is_refused() {
         for line in [
             "run",
-            "run --target localhost",
+            "run --target 22121",
             "run --target h/s --popularity zopf(1)",
             "run --target h/s --workload ycsb-e",
             "run --target h/s --value-size 5..4",

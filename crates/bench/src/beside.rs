@@ -1,6 +1,6 @@
 //! Servers beside each other: on given cores, filled alike, under the same loads in turns.
 //!
-//! Machines drift. So whoever compares servers measures one after the other, round after round, and compares medians or
+//! Machines drift. So anyone who compares servers measures one after the other, round after round, and compares medians or
 //! those of the same round. Throughput says how the whole machine does; the processor time that a server used for a
 //! request says what the server does.
 
@@ -20,7 +20,7 @@ const FILL_PIPELINE: usize = 64;
 /// Nothing times out on a busy machine while a server is filled.
 const FILL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// memcached may refuse one set of so many while it is filled beyond its memory, as it moves pages between its classes; we may
+/// memcached may refuse one set of this many while it is filled beyond its memory, as it moves pages between its classes; we may
 /// refuse none.
 pub const REFUSED_DIVISOR: u64 = 100;
 
@@ -73,7 +73,7 @@ pub fn two_sides() -> anyhow::Result<(Vec<usize>, Vec<usize>)> {
     Ok((server, generator))
 }
 
-/// Sets every key of a workload, from these cores. So many may be refused; see [`REFUSED_DIVISOR`].
+/// Sets every key of a workload, from these cores. This many may be refused; see [`REFUSED_DIVISOR`].
 ///
 /// # Errors
 /// When more are not stored.
@@ -146,7 +146,7 @@ pub struct Clustered {
 }
 
 impl Clustered {
-    /// Starts a coordinator on its own cores, has it `prepared` (settings changed, say), and starts a server of so many workers with
+    /// Starts a coordinator on its own cores, has it `prepared` (settings changed, say), and starts a server of this many workers with
     /// it on cores.
     ///
     /// # Errors

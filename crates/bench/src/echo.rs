@@ -207,7 +207,7 @@ impl Echo {
     }
 
     fn accept(&mut self) {
-        // Whoever connects while descriptors are used up stays in the queue of the kernel.
+        // Anyone who connects while descriptors are used up stays in the queue of the kernel.
         while let Ok((mut socket, _)) = self.listener.accept() {
             let index = self.free.pop().unwrap_or(self.connections.len());
             let interest = Interest::READABLE | Interest::WRITABLE;

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Most threads. More than any machine has cores for.
 pub const THREADS_MAX: usize = 256;
 
-/// Most connections of one thread; a port range has about twice as many.
+/// Maximum connections of one thread; a port range has about twice as many.
 pub const CONNECTIONS_MAX: usize = 16_384;
 
 /// Most requests in flight on one connection. Deeper pipelines measure the socket buffers.

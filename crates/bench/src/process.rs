@@ -67,7 +67,7 @@ impl Server {
         Ok(Server { process, address })
     }
 
-    /// Starts a server of Evenkeel with so many workers on a free port of loopback.
+    /// Starts a server of Evenkeel with this many workers on a free port of loopback.
     ///
     /// # Errors
     /// Likewise.
@@ -81,7 +81,7 @@ impl Server {
         Server::evenkeel(&[&arguments[..], more].concat(), cores)
     }
 
-    /// Starts a proxy of Evenkeel with one worker on a free port of loopback, with room for so many
+    /// Starts a proxy of Evenkeel with one worker on a free port of loopback, with room for this many
     /// connections.
     ///
     /// # Errors
@@ -193,7 +193,7 @@ impl Drop for Server {
 pub struct Stats(BTreeMap<String, String>);
 
 impl Stats {
-    /// What whoever listens there answers to `stats`, or to `stats PAGE` where a page is named.
+    /// What anyone who listens there answers to `stats`, or to `stats PAGE` where a page is named.
     ///
     /// # Errors
     /// When there is no answer within 10 s, or none that begins like one; when it is broken off three times.

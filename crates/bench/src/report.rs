@@ -369,7 +369,7 @@ impl RunReport {
         let by_percentile = Plot {
             name: "latency".into(),
             title: "Latency by percentile (medians of the rounds)".into(),
-            x: Axis::log("one in so many requests is slower"),
+            x: Axis::log("one in this many requests is slower"),
             y: Axis::log("latency, µs"),
             curves: self.targets.iter().map(TargetReport::percentiles).collect(),
         };

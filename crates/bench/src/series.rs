@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// Shortest moment that is told: figures come from the threads ten times a second.
 const MOMENT_MIN: Duration = Duration::from_millis(500);
 
-/// A load is told in about so many moments, longer ones in a longer load.
+/// A load is told in about this many moments, longer ones in a longer load.
 const MOMENTS: u32 = 120;
 
 /// What happened in a moment.

@@ -167,7 +167,8 @@ mod tests {
             "./socket".parse::<Target>().unwrap().address,
             Address::Unix(_)
         ));
-        assert!("127.0.0.1".parse::<Target>().is_err());
+        assert_eq!("127.0.0.1".parse::<Target>().unwrap().address, tcp.address);
+        assert!("22121".parse::<Target>().is_err());
         assert!("".parse::<Target>().is_err());
     }
 }

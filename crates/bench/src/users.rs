@@ -3,7 +3,7 @@
 //! The load of a [`Driver`](crate::Driver) is fast and sees whether a value is one that somebody wrote for its key. It
 //! cannot tell the last one from one before. Each user here has one connection, one request at a time and keys that
 //! nobody else writes, so that it knows what each of them may hold: the version whose store was acknowledged last, and
-//! those since whose stores have failed, which may be carried out at any time. What it stores and does not find any more
+//! those since whose stores have failed, which may be executed at any time. What it stores and does not find any more
 //! is a miss, which a cache is allowed; what is older than what was acknowledged is wrong, which nothing allows.
 //!
 //! A user reads three times for each store, one key after the other, and stores what it misses. In four rounds each key
@@ -21,11 +21,11 @@ use std::time::Duration;
 /// machine does not reach this one.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Every so many keys one has a value that is so many times as long.
+/// Every this many keys one has a value that is this many times as long.
 const LONG_EVERY: usize = 10;
 const LONG_TIMES: usize = 30;
 
-/// One request of so many is a store.
+/// One request of this many is a store.
 const STORE_EVERY: u64 = 4;
 
 /// The distance of two keys that a user asks for one after the other, where the number of keys does not have it as a
@@ -218,7 +218,7 @@ impl User {
         match self.connection.set(&self.key(key), &value) {
             Ok(answer) if answer == "STORED" => self.may_hold[key] = BTreeSet::from([version]),
             outcome => {
-                // It may still be carried out.
+                // It may still be executed.
                 self.may_hold[key].insert(version);
                 self.fail(
                     outcome.is_err(),

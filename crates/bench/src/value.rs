@@ -1,7 +1,7 @@
 //! Values that tell whether they are right.
 //!
 //! A value is made of its key and a version alone: eight bytes of version, then a checksum of key,
-//! version and length, repeated to the end. Whoever reads it can tell that it belongs to the key, is
+//! version and length, repeated to the end. Anyone who reads it can tell that it belongs to the key, is
 //! whole, and is one write's and not a mixture, without knowing what was last written. Values too
 //! short for both are the checksum of version 0, cut.
 

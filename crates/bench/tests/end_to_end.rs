@@ -366,7 +366,7 @@ fn a_trace_that_breaks_on_the_way_ends_the_run_with_its_place() {
 fn a_fault_of_one_thread_ends_the_load_of_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.txt");
-    // The second line is at fault; whoever reads on finds keys for ever.
+    // The second line is at fault; anyone who reads on finds keys for ever.
     std::fs::write(&path, "a\n\nb\n").unwrap();
     let memcached = Memcached::spawn(&["-t", "1"]);
     let source = Source::Trace {

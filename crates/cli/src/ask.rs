@@ -16,7 +16,7 @@ const COORDINATOR_VARIABLE: &str = "EVENKEEL_COORDINATOR";
 /// The coordinator that a command asks which has commands of its own.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CoordinatorArgs {
-    /// Whom to ask [default: the first of EVENKEEL_COORDINATOR, or 127.0.0.1:11210]
+    /// The coordinator to ask [default: the first of EVENKEEL_COORDINATOR, or 127.0.0.1:11210]
     #[arg(long, value_name = "URL", global = true)]
     pub coordinator: Option<String>,
 

@@ -12,7 +12,7 @@ use evenkeel_coordinator_core::{BundleSwitchRequest, BundleView, BundlesView, St
 /// proxies have to say the same of copies in their files.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Whom to ask
+    /// The coordinator to ask
     #[command(flatten)]
     pub coordinator: CoordinatorArgs,
 

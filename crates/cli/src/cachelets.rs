@@ -10,7 +10,7 @@ use evenkeel_types::CacheletId;
 /// Loads are in small requests per second: a request counts one more for each 4,096 bytes of its value.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Whom to ask
+    /// The coordinator to ask
     #[command(flatten)]
     pub coordinator: CoordinatorArgs,
 

@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// closing and done, all proxies together: none goes on before all have followed. In quiesced its requests wait, for milliseconds.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Whom to ask
+    /// The coordinator to ask
     #[command(flatten)]
     pub coordinator: CoordinatorArgs,
 

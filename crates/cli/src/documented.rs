@@ -22,7 +22,11 @@ fn commands(page: &str) -> Vec<String> {
     let mut lines = page.lines().map(str::trim);
     while let Some(line) = lines.next() {
         let line = line.strip_prefix("$ ").unwrap_or(line);
-        if !line.starts_with("evenkeel ") {
+        // A line of a log has a colon behind the program's part.
+        let part = line
+            .strip_prefix("evenkeel ")
+            .map(|rest| rest.split(' ').next());
+        if part.flatten().is_none_or(|part| part.ends_with(':')) {
             continue;
         }
         let mut command = line.to_owned();

@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// The server stays drained, over restarts too, until --cancel.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Which, and whom to ask
+    /// Which, and the coordinator to ask
     #[command(flatten)]
     pub of: ServerArgs,
 
@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     while waits && view.draining && !view.may_stop {
         waited.see(&view);
         if shows {
-            eprint!("\r\x1b[K{}", standing(&view));
+            eprint!("\r\x1b[K{}", progress(&view));
         }
         std::thread::sleep(LOOK);
         view = look(&client, server)?;
@@ -95,7 +95,7 @@ impl Waited {
 }
 
 /// What a drain waits for at present.
-fn standing(view: &DrainView) -> String {
+fn progress(view: &DrainView) -> String {
     match (view.cachelets, view.awaited.len()) {
         (0, 0) => "the coordinator has just begun: waiting for members to report".into(),
         (0, members) => format!("{members} members may still ask it"),
@@ -173,9 +173,9 @@ mod tests {
 
     #[test]
     fn it_is_told_what_is_waited_for() {
-        assert_eq!(standing(&view(9, &[], &[])), "9 cachelets left");
+        assert_eq!(progress(&view(9, &[], &[])), "9 cachelets left");
         assert_eq!(
-            standing(&view(0, &["p1"], &[])),
+            progress(&view(0, &["p1"], &[])),
             "1 members may still ask it"
         );
     }

@@ -57,7 +57,7 @@ struct Cli {
 enum Command {
     /// A cache server: memcached's protocol, flags and statistics
     Server(Box<evenkeel_server::Args>),
-    /// Makes unmodified applications clients that know the cluster
+    /// Lets unmodified memcached clients use the cluster
     Proxy(Box<evenkeel_proxy::Args>),
     /// Membership and the map of who holds what; never on the path of a request
     Coordinator(Box<evenkeel_coordinator::Args>),

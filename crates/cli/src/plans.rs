@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 /// Shows the coordinator's plans to even out load between servers, and what is moving.
 ///
 /// A plan is a list of cachelets that move from server to server with their contents. The mode says what becomes of
-/// plans: observe shows them, approve waits until `evenkeel plans approve`, automatic carries them out.
+/// plans: observe shows them, approve waits until `evenkeel plans approve`, automatic executes them.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Whom to ask
+    /// The coordinator to ask
     #[command(flatten)]
     pub coordinator: CoordinatorArgs,
 
@@ -48,7 +48,7 @@ pub enum What {
         /// Which plan; without it, what keeps things as they are now
         id: Option<u64>,
     },
-    /// Lets a proposed plan be carried out
+    /// Lets a proposed plan be executed
     Approve {
         /// Which
         id: u64,
@@ -212,7 +212,7 @@ fn explained(view: &PlansExplained) -> String {
     format!(
         "{text}\n{}",
         ask::table(
-            "worker|would keep|should have|its cachelets stay: so many",
+            "worker|would keep|should have|its cachelets stay: this many",
             rows
         )
     )

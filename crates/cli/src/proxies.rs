@@ -8,7 +8,7 @@ use evenkeel_coordinator_core::{ProxiesView, RemovedProxyView};
 /// Shows the proxies that the coordinator has heard of.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Whom to ask
+    /// The coordinator to ask
     #[command(flatten)]
     pub coordinator: CoordinatorArgs,
 

@@ -19,7 +19,7 @@ use evenkeel_member::client::ApiClient;
 /// together.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Whom to ask
+    /// The coordinator to ask
     #[command(flatten)]
     pub coordinator: CoordinatorArgs,
 
@@ -57,7 +57,7 @@ pub enum What {
         #[arg(long, value_name = "N")]
         proxies: usize,
     },
-    /// Carries out what is planned for a ring that is observed, as it is shown
+    /// Executes what is planned for a ring that is observed, as it is shown
     Approve {
         /// Which
         pool: String,
@@ -102,7 +102,7 @@ pub enum What {
     Settings {
         /// Which
         pool: String,
-        /// What is done about what its servers carry: nothing is measured (off), plans are shown (observe), or carried out (automatic)
+        /// What is done about what its servers carry: nothing is measured (off), plans are shown (observe), or executed (automatic)
         #[arg(long, value_enum)]
         mode: Option<Mode>,
         /// How many proxies have the pool in their files, as you know; automatic moves nothing and loses no dead server while another number
@@ -133,7 +133,7 @@ pub enum Mode {
     Off,
     /// Plans are made and shown
     Observe,
-    /// Plans are carried out
+    /// Plans are executed
     Automatic,
 }
 
@@ -381,7 +381,7 @@ fn ordered(ring: &RingView) -> String {
 mod tests {
     use super::*;
     use evenkeel_coordinator_core::{
-        ChangeView, PlanView, RingKeptView, RingServerView, RingSlotView, Stage,
+        ChangeView, OverloadedServerView, PlanView, RingServerView, RingSlotView, Stage,
     };
 
     fn ring() -> RingView {
@@ -443,7 +443,7 @@ mod tests {
             servers: vec![load(100), load(300)],
             planned: ring.moves.clone(),
             predicted_max_by_mean: Some(1.1),
-            kept: vec![RingKeptView {
+            kept: vec![OverloadedServerView {
                 server: "m2".into(),
                 why: "that is why".into(),
             }],

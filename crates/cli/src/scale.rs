@@ -14,7 +14,7 @@ use evenkeel_member::client::ApiClient;
 /// more. The coordinator starts and stops servers by the file that it was started with: --scaler FILE.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Whom to ask
+    /// The coordinator to ask
     #[command(flatten)]
     pub coordinator: CoordinatorArgs,
 
@@ -63,7 +63,7 @@ pub enum What {
 /// What an operator chooses.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Choices {
-    /// What becomes of decisions: none is made (off), they are shown (observe), wait for approval (approve), or are carried out (automatic)
+    /// What becomes of decisions: none is made (off), they are shown (observe), wait for approval (approve), or are executed (automatic)
     #[arg(long)]
     mode: Option<ScaleMode>,
     /// Thresholds of requests per second and server, as LOWER..UPPER, or off

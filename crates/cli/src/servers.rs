@@ -14,7 +14,7 @@ pub enum Command {
 /// A server that is alive is ended by SIGTERM, which hands over what it has.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RemoveArgs {
-    /// Which, and whom to ask
+    /// Which, and the coordinator to ask
     #[command(flatten)]
     pub of: ServerArgs,
 

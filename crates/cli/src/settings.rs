@@ -14,7 +14,7 @@ const DEFAULT: &str = "default";
 /// the settings over restarts.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Whom to ask
+    /// The coordinator to ask
     #[command(flatten)]
     pub coordinator: CoordinatorArgs,
 

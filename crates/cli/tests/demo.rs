@@ -13,7 +13,7 @@ const DEMO_DEADLINE: Duration = Duration::from_secs(180);
 /// The most loaded server's share counts as balanced up to here.
 const BALANCED: f64 = 1.3;
 
-/// So much more is served with balancing, at least: 3,000 instead of about 1,700 requests a second.
+/// This much more is served with balancing, at least: 3,000 instead of about 1,700 requests a second.
 const MORE_SERVED: f64 = 1.2;
 
 /// Servers of the demo.

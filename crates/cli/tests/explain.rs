@@ -162,7 +162,7 @@ fn a_proxy_that_runs_knows_that_a_server_is_dead() {
     let servers = names.join(",");
     let flags = ["-t", "1", "-s", &servers, "--failover", "next"];
     // Nobody gives a server up that is only held up.
-    let proxy = evenkeel::proxy(&[&flags[..], &evenkeel::PATIENT].concat());
+    let proxy = evenkeel::proxy(&[&flags[..], &evenkeel::LONG_TIMEOUTS].concat());
     let address = proxy.address().to_string();
     let ask = |key: &str| -> Value {
         let output = explain(&["--proxy", &address, "--format", "json", key], "");

@@ -142,10 +142,6 @@ fn addresses_are_written_in_one_way() {
         (&["top", "22121", "--once"], "HOST:22121"),
         (&["bench", "run", "--target", ":1"], "HOST or HOST:PORT"),
         (
-            &["proxy", "-s", "127.0.0.1:11211,127.0.0.1"],
-            "127.0.0.1:11211 is listed twice",
-        ),
-        (
             &["server", "-u", "root", "-m", "1gb"],
             "megabytes, as in 1024",
         ),

@@ -38,7 +38,7 @@ impl Cluster {
         Cluster::with(SERVERS, &[])
     }
 
-    /// The same with so many servers, and further arguments of the coordinators.
+    /// The same with this many servers, and further arguments of the coordinators.
     ///
     /// # Panics
     /// As [`start`](Self::start) does.
@@ -64,14 +64,14 @@ impl Cluster {
             proxy: evenkeel::proxy(
                 &[
                     &["--coordinator", &addresses, "--on-down", "error"],
-                    &evenkeel::PATIENT[..],
+                    &evenkeel::LONG_TIMEOUTS[..],
                 ]
                 .concat(),
             ),
             coordinators,
             etcd,
         };
-        cluster.wait_until_settled();
+        cluster.wait_until_stable();
         let serves = || {
             let mut client = Client::try_connect(cluster.proxy.address()).ok()?;
             let answers = |n| client.try_get(&format!("readiness:{n}")).is_ok();
@@ -124,7 +124,7 @@ impl Cluster {
     pub fn wait_for_leader(&self, above: u64, since: Instant) -> (usize, u64, Duration) {
         poll_until(DEADLINE, "another leader that works", || {
             let (index, token) = self.leader()?;
-            (token > above && self.is_settled(index)).then(|| (index, token, since.elapsed()))
+            (token > above && self.is_stable(index)).then(|| (index, token, since.elapsed()))
         })
     }
 
@@ -132,12 +132,12 @@ impl Cluster {
     ///
     /// # Panics
     /// When there is none in time.
-    pub fn wait_until_settled(&self) -> (usize, u64) {
+    pub fn wait_until_stable(&self) -> (usize, u64) {
         let (index, token, _) = self.wait_for_leader(0, Instant::now());
         (index, token)
     }
 
-    fn is_settled(&self, leader: usize) -> bool {
+    fn is_stable(&self, leader: usize) -> bool {
         let Some(view) = self.json(leader, "/api/v1/servers") else {
             return false;
         };
@@ -148,7 +148,7 @@ impl Cluster {
         view["epoch"] != 0 && servers.len() == self.servers.len() && servers.iter().all(placed)
     }
 
-    /// The map as whoever leads gives it: on a busy machine another may by now than a moment ago.
+    /// The map as the leader gives it: on a busy machine another may by now than a moment ago.
     ///
     /// # Panics
     /// When nobody does in time.

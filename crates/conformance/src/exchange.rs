@@ -16,7 +16,7 @@ pub enum Split {
     Random(u64),
 }
 
-/// Beyond so many single-byte writes nothing new is learnt: the rest is the inside of a long value.
+/// Beyond this many single-byte writes nothing new is learnt: the rest is the inside of a long value.
 const SINGLE_BYTES_MAX: usize = 4096;
 
 /// The longest random piece: longer than any command line in the transcripts but the longest.
@@ -75,7 +75,7 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// So many bytes fit into the socket's buffers on either side even when the server reads nothing.
+/// This many bytes fit into the socket's buffers on either side even when the server reads nothing.
 const SENT_AT_ONCE_MAX: usize = 16 << 10;
 
 /// Sends `bytes` in pieces on a new connection, half-closes it, and returns all that comes until the

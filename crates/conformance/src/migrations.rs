@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A server that says nothing for so long hangs.
+/// A server that says nothing for this long hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A migration that was ordered.
@@ -33,7 +33,7 @@ pub fn map(coordinator: SocketAddr) -> Option<ClusterMap> {
     serde_json::from_str(&body).ok()
 }
 
-/// Releases what is quarantined: whoever kills servers knows that they die of no key. None when the coordinator does not answer.
+/// Releases what is quarantined: anyone who kills servers knows that they die of no key. None when the coordinator does not answer.
 pub fn release_quarantined(coordinator: SocketAddr) -> Option<()> {
     let (_, body) = http::get(coordinator, "/api/v1/cachelets?limit=0").ok()?;
     let cachelets: Value = serde_json::from_str(&body).ok()?;
@@ -55,7 +55,7 @@ pub fn server(cluster: &Cluster, name: &str) -> Value {
     found.expect("a known server").clone()
 }
 
-/// Orders a migration of the cachelet of a key to another server, the next in a round, that copies at most so many
+/// Orders a migration of the cachelet of a key to another server, the next in a round, that copies at most this many
 /// bytes in a second (0: no limit). None when it is refused, or when nobody knows what became of it: then the same order may be
 /// given again, and is answered by the migration if it stands.
 pub fn order(coordinator: SocketAddr, key: &str, bytes_per_second: u64) -> Option<Ordered> {

@@ -353,7 +353,12 @@ fn over_tls_the_house_knows_its_own() {
     poll_until(DEADLINE, "a map", || {
         (curl(&ready, &authority, &[]) == "ok\n").then_some(())
     });
-    let proxied = [&["--coordinator", &url], &member[..], &evenkeel::PATIENT].concat();
+    let proxied = [
+        &["--coordinator", &url],
+        &member[..],
+        &evenkeel::LONG_TIMEOUTS,
+    ]
+    .concat();
     let proxy = evenkeel::proxy(&proxied);
     let mut client = Client::connect(proxy.address());
     client.set("key", b"value");

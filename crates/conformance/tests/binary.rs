@@ -458,7 +458,7 @@ fn text_authentication_answers_as_memcached_does() {
     let folder = tempfile::tempdir().expect("a folder");
     let memcached = Memcached::spawn(&["-Y", &users(&folder)]);
     let (_folder, server) = with_users(&["-Y"]);
-    // What is sent, in steps that are each answered by so many lines.
+    // What is sent, in steps that are each answered by this many lines.
     let sessions: &[&[(&[u8], usize)]] = &[
         &[
             (b"get a\r\n", 1),

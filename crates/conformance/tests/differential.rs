@@ -4,13 +4,13 @@
 //! The test runs the same sessions every time, so that it says the same every time. To search,
 //! `make differential` runs others for `DIFFERENTIAL_SECONDS`; `EVENKEEL_SEED=n` replays such a run.
 //! `DIFFERENTIAL_LANES` says how many pairs of servers work at the same time, `DIFFERENTIAL_REFERENCE`
-//! which memcached to compare with instead of the one on `PATH`, `DIFFERENTIAL_SPEECH` whether sessions
+//! which memcached to compare with instead of the one on `PATH`, `DIFFERENTIAL_PROTOCOLS` whether sessions
 //! are `text`, `binary` or `both`.
 
 use std::time::{Duration, Instant};
 
 use evenkeel_conformance::differential::differences::DIFFERENCES;
-use evenkeel_conformance::differential::{Options, Speech, Subject, run};
+use evenkeel_conformance::differential::{Options, Protocols, Subject, run};
 use evenkeel_conformance::exchange::seed;
 
 /// The seed of the sessions that are always run.
@@ -44,10 +44,10 @@ fn assert_alike(subject: Subject) {
     let seconds = setting("DIFFERENTIAL_SECONDS");
     let options = Options {
         subject,
-        speech: match std::env::var("DIFFERENTIAL_SPEECH").as_deref() {
-            Ok("binary") => Speech::Binary,
-            Ok("both") => Speech::Both,
-            _ => Speech::Text,
+        protocols: match std::env::var("DIFFERENTIAL_PROTOCOLS").as_deref() {
+            Ok("binary") => Protocols::Binary,
+            Ok("both") => Protocols::Both,
+            _ => Protocols::Text,
         },
         seed: seconds.map_or(SEED, |_| seed()),
         duration: seconds.map_or(PATIENCE, Duration::from_secs),

@@ -12,7 +12,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Requests after a server is gone.
 const AFTERWARDS: u64 = 500;
 
-/// A proxy that stands still counts as up for so long, and a coordinator knows all proxies so long after its start.
+/// A proxy that stands still counts as up for this long, and a coordinator knows all proxies this long after its start.
 const SILENT_MS: &str = "10000";
 
 /// The same where one stands still: longer than it does, on a busy machine too.
@@ -45,7 +45,7 @@ fn cluster(silent_ms: &str) -> Cluster {
         servers: SERVERS,
         threads: 2,
         // What is late is not what has failed.
-        proxy_args: evenkeel::PATIENT.map(str::to_owned).to_vec(),
+        proxy_args: evenkeel::LONG_TIMEOUTS.map(str::to_owned).to_vec(),
         coordinator_args: ["--silent-ms", silent_ms, "--cachelets-per-worker", "8"]
             .map(str::to_owned)
             .to_vec(),

@@ -16,7 +16,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Leases by votes that make a while: a new one comes before half of the last is over.
 const SEVERAL_LEASES: u64 = 5;
 
-/// Who is silent for so long is taken to be down: longer than a busy machine keeps a server from its heartbeats.
+/// Who is silent for this long is taken to be down: longer than a busy machine keeps a server from its heartbeats.
 const SILENT: Duration = Duration::from_secs(6);
 
 /// The same as a flag.
@@ -155,7 +155,7 @@ fn votes_refused(cluster: &Cluster) -> u64 {
 fn patient_cluster(servers: usize, coordinator_args: &[&str]) -> Cluster {
     Cluster::start(ClusterOptions {
         servers,
-        proxy_args: [&["--on-down", "error"], &evenkeel::PATIENT[..]]
+        proxy_args: [&["--on-down", "error"], &evenkeel::LONG_TIMEOUTS[..]]
             .concat()
             .into_iter()
             .map(str::to_owned)
@@ -223,7 +223,8 @@ fn a_server_that_only_the_coordinator_does_not_hear_keeps_what_it_has() {
     let ways = [direct.clone(), direct.clone(), url(relay.address())];
     let start = |way: &String| evenkeel::server(&["-t", "2", "-m", "64", "--coordinator", way]);
     let servers: Vec<Process> = ways.iter().map(start).collect();
-    let proxy = evenkeel::proxy(&[&["--coordinator", &direct], &evenkeel::PATIENT[..]].concat());
+    let proxy =
+        evenkeel::proxy(&[&["--coordinator", &direct], &evenkeel::LONG_TIMEOUTS[..]].concat());
     let port = u64::from(servers[2].address().port());
     let unheard = || {
         let (_, body) = http::get(coordinator.address(), "/api/v1/servers").ok()?;

@@ -13,7 +13,7 @@ use std::time::Duration;
 const WORKERS: usize = 4;
 
 /// Time that a worker spends on each key, in nanoseconds: it can do 2,500 keys a second.
-const TOLL: &str = "400000";
+const SERVICE_TIME: &str = "400000";
 
 /// Keys of each application, all at home at one worker.
 const KEYS: usize = 48;
@@ -25,7 +25,7 @@ const THROUGH_PROXY: usize = 4;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn cluster() -> Cluster {
-    let small = ["--test-toll", TOLL];
+    let small = ["--test-service-time", SERVICE_TIME];
     Cluster::start(ClusterOptions {
         servers: 1,
         threads: WORKERS,

@@ -197,5 +197,5 @@ fn check_in_front_of(servers: impl Iterator<Item = SocketAddr>) {
     let servers: Vec<_> = servers.map(|address| address.to_string()).collect();
     let servers = servers.join(",");
     let flags = ["-s", &servers, "--allow-flush"];
-    check(evenkeel::proxy(&[&flags, &evenkeel::PATIENT[..]].concat()).address());
+    check(evenkeel::proxy(&[&flags, &evenkeel::LONG_TIMEOUTS[..]].concat()).address());
 }

@@ -16,7 +16,7 @@ const MOVED_MIN: u64 = 15;
 /// Migrations that are ordered for that at most: a busy machine lets some be given up, because the target takes too long.
 const ROUNDS_MAX: usize = 60;
 
-/// How often a blow is dealt that comes too late for its step.
+/// How often a fault is injected that comes too late for its step.
 const TRIES: usize = 20;
 
 #[test]
@@ -64,7 +64,7 @@ fn cachelets_pass_between_servers_under_load_and_nobody_misses_anything() {
     assert_unnoticed(&tally, &cluster.servers);
 }
 
-/// How far a migration has come when it is struck.
+/// How far a migration has come when it is hit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     /// It was ordered.
@@ -125,7 +125,7 @@ fn whatever_is_killed_at_whatever_step_nobody_sees_what_is_old() {
     });
     let address = cluster.proxies[0].address();
     let coordinator = cluster.coordinator.address();
-    let mut struck = Vec::new();
+    let mut injected = Vec::new();
     let tally = while_used(address, Duration::ZERO, |users| {
         let steps = [Step::Ordered, Step::Copying, Step::Passed, Step::Flipped];
         let victims = [Victim::Source, Victim::Target, Victim::Coordinator];
@@ -133,8 +133,8 @@ fn whatever_is_killed_at_whatever_step_nobody_sees_what_is_old() {
             .into_iter()
             .flat_map(|step| victims.map(|it| (step, it)))
         {
-            for blow in 0..TRIES {
-                let key = key_name(0, (struck.len() + blow * 12) * 11);
+            for fault in 0..TRIES {
+                let key = key_name(0, (injected.len() + fault * 12) * 11);
                 // Slow where it is to be met on its way.
                 let rate = if step == Step::Copying { 4_000 } else { 0 };
                 let before: Vec<u64> = (0..3).map(|server| passed(&cluster, server)).collect();
@@ -159,7 +159,7 @@ fn whatever_is_killed_at_whatever_step_nobody_sees_what_is_old() {
                     (is_broken(users) || is_over && up == 3 && owned).then_some(())
                 });
                 if was_there || is_broken(users) {
-                    struck.push((step, victim));
+                    injected.push((step, victim));
                     break;
                 }
             }
@@ -167,9 +167,9 @@ fn whatever_is_killed_at_whatever_step_nobody_sees_what_is_old() {
     });
     let _ = std::fs::remove_file(&state);
     println!(
-        "{struck:?}; {} requests, {} misses, {} failures",
+        "{injected:?}; {} requests, {} misses, {} failures",
         tally.requests, tally.misses, tally.failures
     );
-    assert_eq!(struck.len(), 12, "others were over before they were struck");
+    assert_eq!(injected.len(), 12, "others were over before they were hit");
     cluster.store("afterwards", b"well");
 }

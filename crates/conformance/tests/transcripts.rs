@@ -36,7 +36,7 @@ const NOT_IN_RACKS: [(&str, &str); 9] = [
     ("append makes the item when N says so", VIVIFIES),
     (
         "touch and counting on a stale item",
-        "whoever looks for the item is told to replace it",
+        "anyone who looks for the item is told to replace it",
     ),
     ("cas with nought", "servers without uniques are not used"),
 ];
@@ -47,7 +47,7 @@ const VIVIFIES: &str = "what mg and ms make of nothing with N cannot take the pl
 const NOT_WHILE_WARMED: [(&str, &str); 3] = [
     (
         "touch and counting on a stale item",
-        "whoever looks for the item is told to replace it",
+        "anyone who looks for the item is told to replace it",
     ),
     (
         "touching fetches, counting in place does not",
@@ -149,7 +149,11 @@ impl Target {
                 let memcached = memcached(flags);
                 let address = memcached.address().to_string();
                 let proxy = evenkeel::proxy(
-                    &[&["-s", &address, "--allow-flush"], &evenkeel::PATIENT[..]].concat(),
+                    &[
+                        &["-s", &address, "--allow-flush"],
+                        &evenkeel::LONG_TIMEOUTS[..],
+                    ]
+                    .concat(),
                 );
                 Running::new(proxy.address(), (proxy, memcached))
             }

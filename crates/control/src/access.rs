@@ -2,10 +2,10 @@
 //!
 //! # Idea
 //!
-//! Each call needs a certain standing, and what a caller shows gives it one. A path that is not in the lists
+//! Each call needs a certain access level, and what a caller shows gives it one. A path that is not in the lists
 //! needs the operator's, so that nothing that is added to the API later can forget to ask.
 //!
-//! | standing | calls | shown by |
+//! | access level | calls | shown by |
 //! |---|---|---|
 //! | anybody | `/healthz`, `/readyz`, `/metrics`, the files of the web page | nothing: probes and scrapers have no secrets, and learn none; the page asks for a token before it shows anything |
 //! | member | heartbeats, the map, counts of hot keys | a member's token |
@@ -13,7 +13,7 @@
 //!
 //! A member's token says whose it is, a proxy's, a server's, or that of the server with one name, and speaks for
 //! nobody else: the token that lies beside each application with its proxy must be no server's. Of that the path tells
-//! little, so whoever reads a call's body asks the [`Holder`] whether the body is in its name.
+//! little, so anyone who reads a call's body asks the [`Holder`] whether the body is in its name.
 //!
 //! Where client certificates are asked for, all but the first also need one: it says that the caller is of the
 //! house, the token what it may do.
@@ -51,7 +51,7 @@ const _: () = assert!(TOKENS_MAX <= MEMBER_TOKENS_MAX);
 
 /// What a call needs, from little to much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum AccessLevel {
     /// Nothing.
     Anybody,
     /// To be a server, a proxy, or a client that knows the map.
@@ -60,14 +60,14 @@ pub enum Standing {
     Operator,
 }
 
-impl Standing {
+impl AccessLevel {
     /// What a call needs.
-    pub fn needed(method: &str, path: &str) -> Standing {
+    pub fn needed(method: &str, path: &str) -> AccessLevel {
         match (method, path) {
-            ("GET" | "HEAD", "/healthz" | "/readyz" | "/metrics") => Standing::Anybody,
-            ("GET" | "HEAD", "/" | "/page.js" | "/page.css" | "/icon.svg") => Standing::Anybody,
-            ("POST", "/api/v1/heartbeat") | ("GET" | "POST", "/api/v1/map") => Standing::Member,
-            _ => Standing::Operator,
+            ("GET" | "HEAD", "/healthz" | "/readyz" | "/metrics") => AccessLevel::Anybody,
+            ("GET" | "HEAD", "/" | "/page.js" | "/page.css" | "/icon.svg") => AccessLevel::Anybody,
+            ("POST", "/api/v1/heartbeat") | ("GET" | "POST", "/api/v1/map") => AccessLevel::Member,
+            _ => AccessLevel::Operator,
         }
     }
 }
@@ -102,7 +102,7 @@ impl Holder {
     }
 }
 
-/// Why a call is not carried out.
+/// Why a call is not executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
     /// No certificate was shown.
@@ -170,7 +170,7 @@ pub enum TokensError {
     /// There would be no way in.
     #[error("there is no token in it: write one a line")]
     Empty,
-    /// More than so many.
+    /// More than this many.
     #[error("there are more than {0} tokens in it")]
     TooMany(usize),
     /// A line that is too short or too long.
@@ -317,7 +317,7 @@ fn token(number: usize, word: &[u8]) -> Result<&[u8], TokensError> {
 /// What a coordinator asks of its callers.
 #[derive(Debug, Default)]
 pub struct AccessRules {
-    /// Whether all but [anybody's](Standing::Anybody) calls need a client certificate.
+    /// Whether all but [anybody's](AccessLevel::Anybody) calls need a client certificate.
     pub wants_certificate: bool,
     /// Tokens for everything; `None`: nobody is asked for a token.
     pub operators: Option<Tokens>,
@@ -326,18 +326,18 @@ pub struct AccessRules {
 }
 
 impl AccessRules {
-    /// In whose name somebody who shows this may make a call that needs such a standing: an operator's where nobody is
+    /// In whose name somebody who shows this may make a call that needs this access level: an operator's where nobody is
     /// asked for a token. `authorization` is the header of that name, if there is exactly one.
     ///
     /// # Errors
     /// Why not.
     pub fn judge(
         &self,
-        needed: Standing,
+        needed: AccessLevel,
         has_certificate: bool,
         authorization: Option<&[u8]>,
     ) -> Result<Holder, Denial> {
-        if needed == Standing::Anybody {
+        if needed == AccessLevel::Anybody {
             return Ok(Holder::Operator);
         }
         if self.wants_certificate && !has_certificate {
@@ -353,7 +353,7 @@ impl AccessRules {
             .and_then(|members| members.holder(token));
         match (operators.knows(token), member) {
             (true, _) => Ok(Holder::Operator),
-            (false, Some(holder)) if needed == Standing::Member => Ok(holder.clone()),
+            (false, Some(holder)) if needed == AccessLevel::Member => Ok(holder.clone()),
             (false, Some(_)) => Err(Denial::MembersToken),
             (false, None) => Err(Denial::WrongToken),
         }
@@ -390,31 +390,31 @@ mod tests {
         }
     }
 
-    fn judge(access: &AccessRules, needed: Standing, token: &str) -> Result<Holder, Denial> {
+    fn judge(access: &AccessRules, needed: AccessLevel, token: &str) -> Result<Holder, Denial> {
         access.judge(needed, false, Some(format!("Bearer {token}").as_bytes()))
     }
 
     #[test]
     fn what_is_not_listed_is_the_operators() {
         for (method, path, needed) in [
-            ("GET", "/healthz", Standing::Anybody),
-            ("GET", "/metrics", Standing::Anybody),
-            ("POST", "/healthz", Standing::Operator),
-            ("GET", "/healthz/", Standing::Operator),
-            ("POST", "/api/v1/heartbeat", Standing::Member),
-            ("GET", "/api/v1/map", Standing::Member),
-            ("POST", "/api/v1/map", Standing::Member),
-            ("GET", "/api/v1/servers", Standing::Operator),
-            ("POST", "/api/v1/drain", Standing::Operator),
-            ("DELETE", "/api/v1/servers/s1", Standing::Operator),
-            ("GET", "/", Standing::Anybody),
-            ("HEAD", "/page.js", Standing::Anybody),
-            ("GET", "/page.js/", Standing::Operator),
-            ("POST", "/", Standing::Operator),
-            ("GET", "/api/v1/stream", Standing::Operator),
-            ("", "", Standing::Operator),
+            ("GET", "/healthz", AccessLevel::Anybody),
+            ("GET", "/metrics", AccessLevel::Anybody),
+            ("POST", "/healthz", AccessLevel::Operator),
+            ("GET", "/healthz/", AccessLevel::Operator),
+            ("POST", "/api/v1/heartbeat", AccessLevel::Member),
+            ("GET", "/api/v1/map", AccessLevel::Member),
+            ("POST", "/api/v1/map", AccessLevel::Member),
+            ("GET", "/api/v1/servers", AccessLevel::Operator),
+            ("POST", "/api/v1/drain", AccessLevel::Operator),
+            ("DELETE", "/api/v1/servers/s1", AccessLevel::Operator),
+            ("GET", "/", AccessLevel::Anybody),
+            ("HEAD", "/page.js", AccessLevel::Anybody),
+            ("GET", "/page.js/", AccessLevel::Operator),
+            ("POST", "/", AccessLevel::Operator),
+            ("GET", "/api/v1/stream", AccessLevel::Operator),
+            ("", "", AccessLevel::Operator),
         ] {
-            assert_eq!(Standing::needed(method, path), needed, "{method} {path}");
+            assert_eq!(AccessLevel::needed(method, path), needed, "{method} {path}");
         }
     }
 
@@ -422,14 +422,21 @@ mod tests {
     fn a_token_opens_what_it_is_for() {
         let access = access();
         for operator in [OPERATOR, OPERATOR_NEW] {
-            for needed in [Standing::Anybody, Standing::Member, Standing::Operator] {
+            for needed in [
+                AccessLevel::Anybody,
+                AccessLevel::Member,
+                AccessLevel::Operator,
+            ] {
                 assert_eq!(judge(&access, needed, operator), Ok(Holder::Operator));
             }
         }
-        assert_eq!(judge(&access, Standing::Member, MEMBER), Ok(Holder::Proxy));
-        let beyond = judge(&access, Standing::Operator, MEMBER);
+        assert_eq!(
+            judge(&access, AccessLevel::Member, MEMBER),
+            Ok(Holder::Proxy)
+        );
+        let beyond = judge(&access, AccessLevel::Operator, MEMBER);
         assert_eq!(beyond, Err(Denial::MembersToken));
-        for needed in [Standing::Member, Standing::Operator] {
+        for needed in [AccessLevel::Member, AccessLevel::Operator] {
             for wrong in [
                 "",
                 "operator-012345678",
@@ -445,17 +452,17 @@ mod tests {
             }
             assert_eq!(access.judge(needed, false, None), Err(Denial::NoToken));
         }
-        assert!(access.judge(Standing::Anybody, false, None).is_ok());
+        assert!(access.judge(AccessLevel::Anybody, false, None).is_ok());
         let alone = AccessRules {
             members: None,
             ..access
         };
         assert_eq!(
-            judge(&alone, Standing::Member, OPERATOR),
+            judge(&alone, AccessLevel::Member, OPERATOR),
             Ok(Holder::Operator)
         );
         assert_eq!(
-            judge(&alone, Standing::Member, MEMBER),
+            judge(&alone, AccessLevel::Member, MEMBER),
             Err(Denial::WrongToken)
         );
     }
@@ -463,7 +470,7 @@ mod tests {
     #[test]
     fn headers_in_any_form_are_judged() {
         let access = access();
-        let judge = |header: &[u8]| access.judge(Standing::Operator, false, Some(header));
+        let judge = |header: &[u8]| access.judge(AccessLevel::Operator, false, Some(header));
         assert_eq!(
             judge(format!("bEARER   {OPERATOR}  ").as_bytes()),
             Ok(Holder::Operator)
@@ -494,26 +501,26 @@ mod tests {
             access.judge(needed, has, token.map(str::as_bytes))
         };
         assert_eq!(
-            judge(&access, Standing::Anybody, false, None),
+            judge(&access, AccessLevel::Anybody, false, None),
             Ok(Holder::Operator)
         );
-        let without = judge(&access, Standing::Member, false, Some(&token));
+        let without = judge(&access, AccessLevel::Member, false, Some(&token));
         assert_eq!(without, Err(Denial::NoCertificate));
         assert_eq!(
-            judge(&access, Standing::Operator, true, None),
+            judge(&access, AccessLevel::Operator, true, None),
             Err(Denial::NoToken)
         );
         assert_eq!(
-            judge(&access, Standing::Operator, true, Some(&token)),
+            judge(&access, AccessLevel::Operator, true, Some(&token)),
             Ok(Holder::Operator)
         );
         access.operators = None;
         assert_eq!(
-            judge(&access, Standing::Operator, true, None),
+            judge(&access, AccessLevel::Operator, true, None),
             Ok(Holder::Operator)
         );
         assert_eq!(
-            AccessRules::default().judge(Standing::Operator, false, None),
+            AccessRules::default().judge(AccessLevel::Operator, false, None),
             Ok(Holder::Operator)
         );
     }
@@ -604,7 +611,7 @@ mod tests {
             members: Some(MemberTokens::parse(text.as_bytes()).expect("sound")),
         };
         let speaks = |token, kind, name| {
-            let holder = judge(&access, Standing::Member, token).expect("it is a member's");
+            let holder = judge(&access, AccessLevel::Member, token).expect("it is a member's");
             holder.may_speak_as(kind, name)
         };
         let (server, proxy) = (MemberKind::Server, MemberKind::Proxy);

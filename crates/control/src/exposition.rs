@@ -100,7 +100,7 @@ pub struct ShownAges {
 
 impl ShownAges {
     /// What statistics show of them.
-    pub fn told(&self, ages: &Ages) -> Vec<(String, u64)> {
+    pub fn rows(&self, ages: &Ages) -> Vec<(String, u64)> {
         let name = self.name;
         let within = ages
             .within()
@@ -118,7 +118,7 @@ impl ShownAges {
         let ShownAges { name, help } = self;
         format!(
             "| `{name}`, `{name}_us_sum`, `{name}_us_max`, `{name}_within_us:BOUND` | `{prefix}{name}_seconds` | {help} \
-             How many, their sum, the longest, and how many were at most so long. |\n"
+             How many, their sum, the longest, and how many were at most this long. |\n"
         )
     }
 }

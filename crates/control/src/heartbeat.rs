@@ -225,7 +225,7 @@ pub struct HeartbeatAnswer {
     pub may_end: bool,
     /// What the operator has chosen. What readers of replicas are promised counts by the map.
     pub settings: Settings,
-    /// Whether the coordinator moves cachelets between servers by itself (plans are carried out in mode `automatic`), so
+    /// Whether the coordinator moves cachelets between servers by itself (plans are executed in mode `automatic`), so
     /// that a server that cannot help itself is helped.
     #[serde(default)]
     pub balances: bool,

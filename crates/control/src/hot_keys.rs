@@ -328,7 +328,7 @@ impl EventView {
             number: entry.number,
             unix_ms: (u64::from(now.unix) * 1000).saturating_sub(age_ms),
             age_ms,
-            deed: entry.deed.to_string(),
+            deed: entry.action.to_string(),
             cause: entry.cause.to_string(),
             key: printable(&entry.key),
             gamma_before: entry.gamma_before,
@@ -436,7 +436,7 @@ fn why_untriggered(trigger: &TriggerConfig, loads: &Loads) -> String {
     }
 }
 
-/// Keeps the first elements that fit into so many bytes together.
+/// Keeps the first elements that fit into this many bytes together.
 fn keep_within<T>(list: &mut Vec<T>, bytes_max: usize, bytes: fn(&T) -> usize) {
     let mut sum = 0;
     let fit = list.iter().take_while(|element| {

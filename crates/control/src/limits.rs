@@ -48,7 +48,7 @@ pub const ANSWER_LEN_MAX: usize = 24 << 20;
 /// never hold a key.
 pub const CACHELETS_MAX: usize = VIRTUAL_NODES;
 
-/// One of so many cachelets is quarantined at most. What one of four servers owned is, at its second death; beyond that
+/// One of this many cachelets is quarantined at most. What one of four servers owned is, at its second death; beyond that
 /// too much would be without an owner for what a key may have done.
 pub const QUARANTINED_PART: usize = 4;
 

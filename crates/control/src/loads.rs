@@ -117,7 +117,7 @@ pub enum BadLoadNews {
         count: usize,
     },
     /// A worker that the server does not have, or one twice.
-    #[error("worker {worker} is told of twice, or is none of the server's")]
+    #[error("worker {worker} is told of twice, or is not one of the server's")]
     Worker {
         /// Which.
         worker: u16,
@@ -194,7 +194,7 @@ impl LoadNews {
         }
     }
 
-    /// Checks news of a server with so many workers in a cluster with so many cachelets.
+    /// Checks news of a server with this many workers in a cluster with this many cachelets.
     ///
     /// # Errors
     /// The first thing that makes no sense.
@@ -569,7 +569,7 @@ mod tests {
         }
         let many = refused(|n| n.cachelets.id = vec![0; 5000]);
         assert_eq!(many, BadLoadNews::TooMany { count: 5000 });
-        // Whoever reads them unchecked reads less, and does not fall over.
+        // Anyone who reads them unchecked reads less, and does not fall over.
         let mut ragged = news();
         ragged.cachelets.items.clear();
         assert!(ragged.workers()[0].0.cachelets.is_empty());

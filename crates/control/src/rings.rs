@@ -73,7 +73,7 @@ pub struct RingWish {
     /// It begins with equal shares, and not as the distribution that is named.
     #[serde(default)]
     pub even: bool,
-    /// The servers, and what they are dealt out by.
+    /// The servers, and what they are distributed by.
     pub placement: PlacementConfig,
 }
 
@@ -138,7 +138,7 @@ pub struct RingStep {
     pub plan: Option<Arc<RingPlan>>,
 }
 
-/// Why a plan is none. Whoever made it is at fault.
+/// Why a plan is none. Anyone who made it is at fault.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BadPlan {
     /// There are plans from 1 on.

@@ -116,8 +116,8 @@ pub struct HotKeyEventCounts {
 }
 
 impl ClusterHotKeys {
-    /// Takes in what a server with so many workers tells; nothing when it has no hot keys.
-    pub(crate) fn hear(
+    /// Takes in what a server with this many workers tells; nothing when it has no hot keys.
+    pub(crate) fn handle(
         &mut self,
         now: UnixSeconds,
         (id, name, boot): (ServerId, &str, BootId),
@@ -139,7 +139,7 @@ impl ClusterHotKeys {
         let is_sensible = |event: &EventView| is_sensible_event(event) && has_worker(event.worker);
         for event in events.into_iter().filter(is_sensible) {
             sensible += 1;
-            self.hear_event(id, name, boot, event);
+            self.handle_event(id, name, boot, event);
         }
         self.counts.unusable += (before - sensible) as u64;
         let former = self.since.remove(&id).filter(|(life, _)| *life == boot);
@@ -154,7 +154,7 @@ impl ClusterHotKeys {
     }
 
     /// The same event is told several times, at last with its effect.
-    fn hear_event(&mut self, id: ServerId, name: &str, boot: BootId, event: EventView) {
+    fn handle_event(&mut self, id: ServerId, name: &str, boot: BootId, event: EventView) {
         let worker = WorkerRef {
             server: id,
             worker: event.worker,
@@ -335,19 +335,19 @@ pub(crate) mod tests {
     #[test]
     fn an_event_that_is_told_again_is_one_event_and_takes_its_effect() {
         let mut board = ClusterHotKeys::default();
-        board.hear(0, S1, 1, Some(&news(vec![event(1, None)])));
-        board.hear(0, S1, 1, Some(&news(vec![event(1, None), event(2, None)])));
-        board.hear(0, S1, 1, Some(&news(vec![event(1, Some(4.0))])));
+        board.handle(0, S1, 1, Some(&news(vec![event(1, None)])));
+        board.handle(0, S1, 1, Some(&news(vec![event(1, None), event(2, None)])));
+        board.handle(0, S1, 1, Some(&news(vec![event(1, Some(4.0))])));
         assert_eq!(numbers(&board), [(1, Some(4.0)), (2, None)]);
         assert_eq!((board.counts().heard, board.counts().missed), (2, 0));
         // Numbers that were skipped were missed; another life counts from one again.
-        board.hear(0, S1, 1, Some(&news(vec![event(6, None)])));
+        board.handle(0, S1, 1, Some(&news(vec![event(6, None)])));
         assert_eq!(board.counts().missed, 3);
         let again = (S1.0, S1.1, BootId(8));
-        board.hear(0, again, 1, Some(&news(vec![event(1, None)])));
+        board.handle(0, again, 1, Some(&news(vec![event(1, None)])));
         assert_eq!((board.counts().heard, board.counts().missed), (4, 3));
         for number in 2..2 + HOT_EVENTS_MAX as u64 {
-            board.hear(0, again, 1, Some(&news(vec![event(number, None)])));
+            board.handle(0, again, 1, Some(&news(vec![event(number, None)])));
         }
         assert_eq!(board.events.iter().len(), HOT_EVENTS_MAX);
         assert_eq!(board.counts().overwritten, 4);
@@ -358,7 +358,7 @@ pub(crate) mod tests {
         let mut board = ClusterHotKeys::default();
         for boot in [7, 8] {
             let life = (S1.0, S1.1, BootId(boot));
-            board.hear(0, life, 1, Some(&news(vec![event(u64::MAX, None)])));
+            board.handle(0, life, 1, Some(&news(vec![event(u64::MAX, None)])));
         }
         assert_eq!(board.counts().missed, u64::MAX);
     }
@@ -377,13 +377,13 @@ pub(crate) mod tests {
             proposed: Vec::new(),
         };
         let mut board = ClusterHotKeys::default();
-        let mut hear = |now, boot, keys: &[(&str, u8)]| {
+        let mut handle = |now, boot, keys: &[(&str, u8)]| {
             let keys = keys.iter().map(|(name, gamma)| key(name, *gamma));
             let news = HotKeysNews {
                 keys: keys.collect(),
                 ..HotKeysNews::default()
             };
-            board.hear(now, (S1.0, S1.1, BootId(boot)), 1, Some(&news));
+            board.handle(now, (S1.0, S1.1, BootId(boot)), 1, Some(&news));
             let (_, since) = &board.since[&S1.0];
             since.iter().map(|(key, at)| (key.clone(), *at)).collect()
         };
@@ -391,16 +391,16 @@ pub(crate) mod tests {
             let pairs = pairs.iter();
             pairs.map(|(key, at)| ((*key).to_owned(), *at)).collect()
         };
-        let first: Vec<_> = hear(10, 1, &[("a", 1), ("b", 0)]);
+        let first: Vec<_> = handle(10, 1, &[("a", 1), ("b", 0)]);
         assert_eq!(first, pairs(&[("a", 10)]));
-        let more: Vec<_> = hear(11, 1, &[("a", 3), ("b", 1)]);
+        let more: Vec<_> = handle(11, 1, &[("a", 3), ("b", 1)]);
         assert_eq!(more, pairs(&[("a", 10), ("b", 11)]));
         // Who has lost its replicas begins anew, and so does the server's next life.
-        let fewer: Vec<_> = hear(12, 1, &[("a", 0), ("b", 1)]);
+        let fewer: Vec<_> = handle(12, 1, &[("a", 0), ("b", 1)]);
         assert_eq!(fewer, pairs(&[("b", 11)]));
-        let again: Vec<_> = hear(13, 1, &[("a", 1), ("b", 1)]);
+        let again: Vec<_> = handle(13, 1, &[("a", 1), ("b", 1)]);
         assert_eq!(again, pairs(&[("a", 13), ("b", 11)]));
-        let reborn: Vec<_> = hear(14, 2, &[("a", 1)]);
+        let reborn: Vec<_> = handle(14, 2, &[("a", 1)]);
         assert_eq!(reborn, pairs(&[("a", 14)]));
     }
 
@@ -416,10 +416,10 @@ pub(crate) mod tests {
             ..event(1, None)
         };
         let told = vec![long, elsewhere, event(0, None), event(1, None)];
-        board.hear(0, S1, 1, Some(&news(told)));
+        board.handle(0, S1, 1, Some(&news(told)));
         assert_eq!((board.counts().unusable, board.events.iter().len()), (3, 1));
         assert_eq!(board.news.len(), 1);
-        board.hear(0, S1, 1, None);
+        board.handle(0, S1, 1, None);
         assert_eq!(board.news.len(), 0);
     }
 }

@@ -155,9 +155,9 @@ pub(crate) struct ClusterLoads {
 }
 
 impl ClusterLoads {
-    /// Takes in what a server with so many workers tells, in a cluster of so many cachelets; nothing
+    /// Takes in what a server with this many workers tells, in a cluster of this many cachelets; nothing
     /// from one that does not measure.
-    pub(crate) fn hear(
+    pub(crate) fn handle(
         &mut self,
         now: Instant,
         (server, workers, cachelets): (ServerId, usize, usize),
@@ -210,7 +210,7 @@ impl ClusterLoads {
         loads.collect()
     }
 
-    /// The loads of all servers that are up, to be shown; of workers and cachelets at most so many each.
+    /// The loads of all servers that are up, to be shown; of workers and cachelets at most this many each.
     pub(crate) fn view(
         &self,
         now: Instant,

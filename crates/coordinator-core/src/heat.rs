@@ -104,7 +104,7 @@ pub struct WantedHeat {
     pub of: Measure,
     /// How far apart.
     pub step: Step,
-    /// The newest columns, at most so many; fewer where more would be too long an answer.
+    /// The newest columns, at most this many; fewer where more would be too long an answer.
     pub columns: usize,
 }
 

@@ -98,7 +98,7 @@ impl History {
         last.is_none_or(|last| now.since(last.at) >= HISTORY_SECOND)
     }
 
-    /// Notes the loads of a cluster of so many cachelets; `name` is that of a server. O(cachelets), and once a minute that for each of its
+    /// Notes the loads of a cluster of this many cachelets; `name` is that of a server. O(cachelets), and once a minute that for each of its
     /// seconds.
     pub(crate) fn note<'a>(
         &mut self,

@@ -72,10 +72,10 @@ pub use changes::{
     BadMoves, BeginRequest, BundleSwitchRequest, BundleView, BundleWishView, BundlesView,
     ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews, ChangeRefusal, ChangeView,
     ChangesView, FollowerView, ForgottenPoolView, GrainsMove, LedBundle, LedRing, LedScale,
-    PlanServerView, PlanView, RemoveProxyRefusal, RemovedProxyView, RingKeptView, RingLoadView,
-    RingMode, RingMoveRequest, RingMoveView, RingOutcome, RingServerRequest, RingServerView,
-    RingSettings, RingSettingsRequest, RingSlotView, RingUnreachedView, RingView, RingsView,
-    SavedChange, SavedChanges, SavedFollower, ScaleCounts, ScaleEvent, ScaleEventsBody,
+    OverloadedServerView, PlanServerView, PlanView, RemoveProxyRefusal, RemovedProxyView,
+    RingLoadView, RingMode, RingMoveRequest, RingMoveView, RingOutcome, RingServerRequest,
+    RingServerView, RingSettings, RingSettingsRequest, RingSlotView, RingUnreachedView, RingView,
+    RingsView, SavedChange, SavedChanges, SavedFollower, ScaleCounts, ScaleEvent, ScaleEventsBody,
     ScaleTryView, ScaleView, ScaleWork, ScalesView, ServerOrder,
 };
 pub use cluster_hot_keys::{

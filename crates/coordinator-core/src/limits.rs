@@ -25,7 +25,7 @@ pub const SILENT_MAX: Duration = Duration::from_secs(600);
 pub const HEARTBEATS_PER_SILENCE: u32 = 6;
 
 /// Who was heard within the silence after which a server is down, divided by this, keeps its name: three heartbeats. A server
-/// that was killed and is started again waits for so long.
+/// that was killed and is started again waits for this long.
 pub const NAME_HELD_PER_SILENCE: u32 = 2;
 
 /// Who was not heard of for the silence after which a server is down, divided by this, is said hello to, and an answer counts for as long.
@@ -43,7 +43,7 @@ pub const INTERVAL_EAGER: Duration = Duration::from_millis(100);
 /// all proxies have heard of a step and acknowledged it.
 pub const INTERVAL_CHANGING: Duration = Duration::from_millis(5);
 
-/// For so long after its start a coordinator that has no state tells no proxy that a pool is at its beginning: proxies that were told more
+/// For this long after its start a coordinator that has no state tells no proxy that a pool is at its beginning: proxies that were told more
 /// call again within two seconds of its return.
 pub const YOUNG_FOR: Duration = Duration::from_secs(3);
 
@@ -75,7 +75,7 @@ pub const RING_WARMING: Duration = Duration::from_secs(10);
 /// Longest time for which it may.
 pub const RING_WARMING_MAX: Duration = Duration::from_secs(600);
 
-/// For so long a plan by which a server comes stands at its beginning: whoever cannot connect to it says so by then. Longer than a proxy waits before it
+/// For this long a plan by which a server comes stands at its beginning: anyone who cannot connect to it says so by then. Longer than a proxy waits before it
 /// tries a server again, and says what came of it.
 pub const RING_JOIN_LOOK: Duration = Duration::from_secs(2);
 
@@ -88,14 +88,14 @@ pub const RING_DEAD_AFTER_MIN: Duration = Duration::from_secs(1);
 /// Longest.
 pub const RING_DEAD_AFTER_MAX: Duration = Duration::from_secs(600);
 
-/// Of so many servers of a ring one is lost without an order within [`RING_LOSSES_SPAN`], and one in any case. More at once are rather a
+/// Of this many servers of a ring one is lost without an order within [`RING_LOSSES_SPAN`], and one in any case. More at once are rather a
 /// network that fails.
 pub const RING_LOSSES_OF: usize = 3;
 
 /// See [`RING_LOSSES_OF`].
 pub const RING_LOSSES_SPAN: Duration = Duration::from_secs(600);
 
-/// Nothing is planned for a ring on less than so many fifths of the proxies that follow it.
+/// Nothing is planned for a ring on less than this many fifths of the proxies that follow it.
 pub const RING_TOLD_OF_FIVE: usize = 4;
 
 /// Counts of a ring over a shorter time say little, and are not used.
@@ -190,7 +190,7 @@ pub const PLAN_MIGRATIONS: usize = 16;
 /// Migrations at one time of which one server is an end: one that copies and one that is about to begin.
 pub const PLAN_MIGRATIONS_PER_SERVER: usize = 2;
 
-/// A cachelet that has moved stays for so long at least.
+/// A cachelet that has moved stays for this long at least.
 pub const MOVED_REST: Duration = Duration::from_secs(30);
 
 /// A proposed plan that nobody has approved is dropped after this long: loads are others by then.
@@ -203,7 +203,7 @@ pub const PLANS_MAX: usize = 1000;
 /// missed more of them keeps its cachelets while it is down.
 pub const ELECTORATES_MAX: usize = 64;
 
-/// Members report [eagerly](INTERVAL_EAGER) for so long after a server went down, so that it is soon known whether
+/// Members report [eagerly](INTERVAL_EAGER) for this long after a server went down, so that it is soon known whether
 /// its cachelets can be given to others.
 pub const FENCE_HURRY: Duration = Duration::from_secs(5);
 
@@ -222,10 +222,10 @@ pub const PROXY_FORGET_SILENCES: u32 = 20;
 pub const MINUTE: Duration = Duration::from_secs(60);
 
 /// The name of a server that is down and owns nothing is forgotten after this long; a coordinator that was started anew
-/// counts anew. Long enough to be seen by whoever is called, and for any restart.
+/// counts anew. Long enough to be seen by anyone who is called, and for any restart.
 pub const FORGET_AFTER: Duration = Duration::from_secs(3_600);
 
-/// Deaths of servers count for so long towards the quarantine of what they owned: a key that is asked for every few minutes goes from
+/// Deaths of servers count for this long towards the quarantine of what they owned: a key that is asked for every few minutes goes from
 /// owner to owner within that time, and two servers that die of something else seldom do.
 pub const DEATHS_COUNT_FOR: Duration = Duration::from_secs(600);
 

@@ -173,7 +173,7 @@ impl MapDraft {
     }
 
     /// A cachelet has passed to its target with what it contains.
-    pub(crate) fn settle(&mut self, cachelet: CacheletId, moving: &Moving) {
+    pub(crate) fn complete_move(&mut self, cachelet: CacheletId, moving: &Moving) {
         self.set_slot(cachelet, Slot::Owned(moving.to));
         self.contents.stay[usize::from(cachelet.0)] = moving.began;
         if moving.target_restarted {

@@ -5,7 +5,7 @@
 //! one of its keys. So it is remembered which virtual nodes a server had that *died*: it
 //! fell silent and was given up, or its name has passed to another process, and neither was announced. When another life that
 //! has some of them dies within [`DEATHS_COUNT_FOR`], cachelets with these are *quarantined*: the map gives them to nobody
-//! and says so, and whoever is asked for their keys answers with an error. Everything else is given on. So one key
+//! and says so, and anyone who is asked for their keys answers with an error. Everything else is given on. So one key
 //! ends two lives, of two servers or of one that was started again.
 //!
 //! Servers die of other things too, and one after the other where they are killed by hand or for want of memory. What keeps

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// The newest events of a kind, at most so many, and how many there were in all.
+/// The newest events of a kind, at most this many, and how many there were in all.
 #[derive(Clone, Debug)]
 pub struct Recent<E, const MOST: usize> {
     newest: VecDeque<E>,
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_looks_in_time_sees_each_once() {
+    fn anyone_who_looks_in_time_sees_each_once() {
         let mut recent = Recent::<_, 3>::default();
         let (mut seen, mut told) = (0, Vec::new());
         for number in 0..10 {

@@ -7,7 +7,7 @@
 //! tells is lost: settings go back to their defaults, but for what readers of replicas are promised, and accounts of what moved because of
 //! its load are closed.
 //!
-//! It *collects* for a while: each server whose heartbeat names a map is a witness, and whoever was told the newest
+//! It *collects* for a while: each server whose heartbeat names a map is a witness, and anyone who was told the newest
 //! map is asked for it. The map is taken over when all servers that are up by it have come, or, after a silence, more than half of them: fewer
 //! could be a part that is cut off from the others and their coordinator. A server that has begun a new life has come, too, for its old one is over.
 //!
@@ -125,7 +125,7 @@ impl Collecting {
                 epoch,
                 died: None,
             },
-            // Whoever let go of it, all others are waited for.
+            // No matter who let go of it, all others are waited for.
             None => released(ServerId(0)),
             Some(owner) => match map.migration(CacheletId(cachelet)) {
                 Some(migration) if is_missing(owner) || is_missing(&migration.to) => {
@@ -174,7 +174,7 @@ impl Takeover {
 
     /// Hears a heartbeat as a witness, where there is no map. Gives what the member is told as long as the map is not taken
     /// over: it has to wait, or is asked for its map; nothing where there is nothing to take over.
-    pub(crate) fn hear(
+    pub(crate) fn handle(
         &mut self,
         now: Instant,
         silent: Duration,
@@ -223,7 +223,7 @@ impl Takeover {
     }
 
     /// Takes a map that a witness has; whatever else is offered is ignored. Gives whether it is the newest so far.
-    pub(crate) fn hear_offer(&mut self, offer: &MapOffer) -> bool {
+    pub(crate) fn handle_offer(&mut self, offer: &MapOffer) -> bool {
         let Some(takeover) = &mut self.0 else {
             return false;
         };

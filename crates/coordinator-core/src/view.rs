@@ -132,7 +132,7 @@ impl ServersView {
 }
 
 impl ProxiesView {
-    /// By the map of that epoch; a proxy silent for so long is down.
+    /// By the map of that epoch; a proxy silent for this long is down.
     pub(crate) fn of(now: Instant, members: &Members, epoch: Epoch, silent: Duration) -> Self {
         let view = |(name, proxy): (&String, &Proxy)| ProxyView {
             name: name.clone(),

@@ -11,26 +11,26 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::desk::{BadRequest, Desk, Unsaved};
+use crate::shared_core::{BadRequest, SharedCore, Unsaved};
 use evenkeel_control::http::{ErrorBody, ErrorDetail, shortened};
 
 /// What every call is given.
-pub(crate) type Shared = State<Arc<Desk>>;
+pub(crate) type Shared = State<Arc<SharedCore>>;
 
 /// What was seen, as JSON.
-pub(crate) fn told<T: Serialize>(seen: Result<T, Unsaved>) -> Response {
+pub(crate) fn respond<T: Serialize>(seen: Result<T, Unsaved>) -> Response {
     match seen {
         Ok(seen) => Json(seen).into_response(),
         Err(Unsaved) => unsaved(),
     }
 }
 
-pub(crate) fn bad_body(desk: &Desk, rejection: &JsonRejection) -> Response {
+pub(crate) fn bad_body(shared: &SharedCore, rejection: &JsonRejection) -> Response {
     let (status, kind) = match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => (StatusCode::PAYLOAD_TOO_LARGE, BadRequest::TooLong),
         _ => (StatusCode::BAD_REQUEST, BadRequest::BadJson),
     };
-    desk.count(kind);
+    shared.count(kind);
     error(status, kind.as_str(), rejection.body_text())
 }
 

@@ -18,7 +18,7 @@ pub struct Args {
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDR", env = "EVENKEEL_COORDINATOR_LISTEN", default_value = DEFAULT_LISTEN)]
     pub listen: String,
-    /// Listen beyond this machine without --api-token-file or --tls-client-ca: whoever can connect can change the cluster
+    /// Listen beyond this machine without --api-token-file or --tls-client-ca: anyone who can connect can change the cluster
     #[arg(long, env = "EVENKEEL_COORDINATOR_INSECURE")]
     pub insecure: bool,
     /// File that keeps ids, epochs and owners over restarts. Where none is given it is coordinator-CLUSTER.state in
@@ -44,7 +44,7 @@ pub struct Args {
     /// Name of the cluster; members of another are refused
     #[arg(long, value_name = "NAME", env = "EVENKEEL_COORDINATOR_CLUSTER", default_value = DEFAULT_CLUSTER)]
     pub cluster: String,
-    /// A member that is silent for so many milliseconds is taken to be down
+    /// A member that is silent for this many milliseconds is taken to be down
     #[arg(
         long,
         value_name = "MS",
@@ -52,7 +52,7 @@ pub struct Args {
         default_value_t = limits::SERVER_SILENT.as_millis() as u64
     )]
     pub silent_ms: u64,
-    /// What becomes of plans to even out load between servers in a new cluster: automatic carries them out, approve waits
+    /// What becomes of plans to even out load between servers in a new cluster: automatic executes them, approve waits
     /// for an operator, observe shows them. Later `evenkeel plans mode` counts
     #[arg(
         long,

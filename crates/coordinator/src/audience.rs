@@ -46,7 +46,7 @@ impl Audience {
         (receiver, true)
     }
 
-    /// Whether anybody still looks. Where nobody does, whoever joins next has events made anew.
+    /// Whether anybody still looks. Where nobody does, anyone who joins next has events made anew.
     pub(crate) fn is_there(&self) -> bool {
         let mut newest = self.lock();
         newest.take_if(|sender| sender.receiver_count() == 0);

@@ -4,26 +4,26 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{Json, State};
 use axum::response::Response;
 
-use crate::answer::{Shared, told};
+use crate::answer::{Shared, respond};
 use crate::changes::{PoolName, order};
 use evenkeel_coordinator_core::{BundleSwitchRequest, CoordinatorCore};
 
-pub(crate) async fn list(State(desk): Shared) -> Response {
-    told(desk.look(|core, now| core.bundles(now.monotonic)).await)
+pub(crate) async fn list(State(shared): Shared) -> Response {
+    respond(shared.look(|core, now| core.bundles(now.monotonic)).await)
 }
 
 pub(crate) async fn switch_on(
-    State(desk): Shared,
+    State(shared): Shared,
     pool: PoolName,
     body: Result<Json<BundleSwitchRequest>, JsonRejection>,
 ) -> Response {
-    order(desk, pool, body, CoordinatorCore::switch_bundle_on).await
+    order(shared, pool, body, CoordinatorCore::switch_bundle_on).await
 }
 
 pub(crate) async fn switch_off(
-    State(desk): Shared,
+    State(shared): Shared,
     pool: PoolName,
     body: Result<Json<BundleSwitchRequest>, JsonRejection>,
 ) -> Response {
-    order(desk, pool, body, CoordinatorCore::switch_bundle_off).await
+    order(shared, pool, body, CoordinatorCore::switch_bundle_off).await
 }

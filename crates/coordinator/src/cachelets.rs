@@ -7,8 +7,8 @@ use axum::response::{IntoResponse, Response};
 use evenkeel_types::CacheletId;
 use serde::Deserialize;
 
-use crate::answer::{Shared, bad_query, error, told, unsaved};
-use crate::desk::Unsaved;
+use crate::answer::{Shared, bad_query, error, respond, unsaved};
+use crate::shared_core::Unsaved;
 use evenkeel_coordinator_core::{HeatStep, LoadOrder, Measure, ReleaseRefusal, WantedHeat};
 
 /// Columns of the heat map that are told to who does not say how many.
@@ -24,7 +24,7 @@ pub(crate) struct Wanted {
 }
 
 pub(crate) async fn list(
-    State(desk): Shared,
+    State(shared): Shared,
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Response {
     let Query(Wanted { sort, limit }) = match wanted {
@@ -32,8 +32,8 @@ pub(crate) async fn list(
         Err(rejection) => return bad_query(&rejection),
     };
     let most = limit.unwrap_or(usize::MAX);
-    let loads = desk.look(|core, now| core.cluster_loads(now.monotonic, sort, most));
-    told(loads.await)
+    let loads = shared.look(|core, now| core.cluster_loads(now.monotonic, sort, most));
+    respond(loads.await)
 }
 
 /// Which part of the history is wanted: the newest minute of loads by seconds where it does not say.
@@ -48,7 +48,7 @@ pub(crate) struct HeatQuery {
 }
 
 pub(crate) async fn heat(
-    State(desk): Shared,
+    State(shared): Shared,
     wanted: Result<Query<HeatQuery>, QueryRejection>,
 ) -> Response {
     let Query(HeatQuery { of, step, columns }) = match wanted {
@@ -60,21 +60,22 @@ pub(crate) async fn heat(
         step,
         columns: columns.unwrap_or(HEAT_COLUMNS_TOLD),
     };
-    told(
-        desk.look(|core, now| core.heat(now.monotonic, wanted))
+    respond(
+        shared
+            .look(|core, now| core.heat(now.monotonic, wanted))
             .await,
     )
 }
 
 pub(crate) async fn release(
-    State(desk): Shared,
+    State(shared): Shared,
     cachelet: Result<Path<CacheletId>, PathRejection>,
 ) -> Response {
     let Ok(Path(cachelet)) = cachelet else {
         let text = "the path should name a cachelet by its number";
         return error(StatusCode::BAD_REQUEST, "bad_cachelet", text.to_owned());
     };
-    let released = desk.decide(|core, now| core.release_cachelet(now, cachelet));
+    let released = shared.decide(|core, now| core.release_cachelet(now, cachelet));
     match released.await {
         Ok(Ok(view)) => Json(view).into_response(),
         Ok(Err(refusal)) => {

@@ -7,24 +7,24 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use std::sync::Arc;
 
-use crate::answer::{Shared, bad_body, error, told, unsaved};
-use crate::desk::{Desk, Unsaved};
+use crate::answer::{Shared, bad_body, error, respond, unsaved};
+use crate::shared_core::{SharedCore, Unsaved};
 use evenkeel_coordinator_core::{BeginRequest, ChangeEventsBody, ChangeRefusal, CoordinatorCore};
 use evenkeel_types::Now;
 
-pub(crate) async fn list(State(desk): Shared) -> Response {
-    told(desk.look(|core, now| core.changes(now.monotonic)).await)
+pub(crate) async fn list(State(shared): Shared) -> Response {
+    respond(shared.look(|core, now| core.changes(now.monotonic)).await)
 }
 
-pub(crate) async fn events(State(desk): Shared) -> Response {
+pub(crate) async fn events(State(shared): Shared) -> Response {
     let events = |core: &CoordinatorCore, _| ChangeEventsBody {
         events: core.change_events().iter().cloned().collect(),
     };
-    told(desk.look(events).await)
+    respond(shared.look(events).await)
 }
 
 pub(crate) async fn begin(
-    State(desk): Shared,
+    State(shared): Shared,
     pool: Result<Path<String>, PathRejection>,
     body: Result<Json<BeginRequest>, JsonRejection>,
 ) -> Response {
@@ -33,34 +33,36 @@ pub(crate) async fn begin(
     };
     let request = match body {
         Ok(Json(request)) => request,
-        Err(rejection) => return bad_body(&desk, &rejection),
+        Err(rejection) => return bad_body(&shared, &rejection),
     };
-    let begun = desk.decide(|core, now| core.begin_change(now, &pool, &request));
+    let begun = shared.decide(|core, now| core.begin_change(now, &pool, &request));
     answer(begun.await)
 }
 
 pub(crate) async fn withdraw(
-    State(desk): Shared,
+    State(shared): Shared,
     pool: Result<Path<String>, PathRejection>,
 ) -> Response {
     let Ok(Path(pool)) = pool else {
         return bad_name();
     };
     answer(
-        desk.decide(|core, now| core.withdraw_change(now, &pool))
+        shared
+            .decide(|core, now| core.withdraw_change(now, &pool))
             .await,
     )
 }
 
 pub(crate) async fn forget(
-    State(desk): Shared,
+    State(shared): Shared,
     pool: Result<Path<String>, PathRejection>,
 ) -> Response {
     let Ok(Path(pool)) = pool else {
         return bad_name();
     };
     answer(
-        desk.decide(|core, now| core.forget_change(now, &pool))
+        shared
+            .decide(|core, now| core.forget_change(now, &pool))
             .await,
     )
 }
@@ -68,22 +70,23 @@ pub(crate) async fn forget(
 /// The pool that a path names.
 pub(crate) type PoolName = Result<Path<String>, PathRejection>;
 
-/// Carries out what an operator orders of a pool's plans.
+/// Executes what an operator orders of a pool's plans.
 pub(crate) async fn order<T, V: Serialize>(
-    desk: Arc<Desk>,
+    shared: Arc<SharedCore>,
     pool: PoolName,
     body: Result<Json<T>, JsonRejection>,
-    carry_out: impl FnOnce(&mut CoordinatorCore, Now, &str, &T) -> Result<V, ChangeRefusal>,
+    apply: impl FnOnce(&mut CoordinatorCore, Now, &str, &T) -> Result<V, ChangeRefusal>,
 ) -> Response {
     let Ok(Path(pool)) = pool else {
         return bad_name();
     };
     let request = match body {
         Ok(Json(request)) => request,
-        Err(rejection) => return bad_body(&desk, &rejection),
+        Err(rejection) => return bad_body(&shared, &rejection),
     };
     answer(
-        desk.decide(|core, now| carry_out(core, now, &pool, &request))
+        shared
+            .decide(|core, now| apply(core, now, &pool, &request))
             .await,
     )
 }

@@ -4,8 +4,8 @@ use clap::{Args, Command};
 use evenkeel_control::access::{Denial, TOKEN_LEN_MAX, TOKEN_LEN_MIN, TOKENS_MAX};
 
 use crate::GuardArgs;
-use crate::desk::Tally;
 use crate::metrics;
+use crate::shared_core::Tally;
 use evenkeel_member::access::AccessArgs;
 
 const PAGE: &str = include_str!("../../../docs/operations.md");

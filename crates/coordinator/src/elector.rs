@@ -1,4 +1,4 @@
-//! Carries out one coordinator's part in the election: asks etcd, keeps the time, begins and ends terms.
+//! Executes one coordinator's part in the election: asks etcd, keeps the time, begins and ends terms.
 //!
 //! What is decided stands in [`election`](evenkeel_coordinator_core::election); here is the clock that it is asked by, which goes
 //! on while the machine is suspended, and the task that does what it says. Each action is a task of its own, so
@@ -13,8 +13,8 @@ use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::desk::{Desk, Standing, new_lineage};
 use crate::etcd::{Etcd, EtcdStore, EtcdView};
+use crate::shared_core::{Leadership, SharedCore, new_lineage};
 use evenkeel_coordinator_core::election::{Action, Cause, Election, Input, Phase};
 use evenkeel_coordinator_core::{CoordinatorConfig, CoordinatorCore};
 use tracing::{info, warn};
@@ -77,19 +77,19 @@ impl Elector {
     }
 
     /// Where it stands at this moment.
-    pub(crate) fn standing(&self) -> Standing {
+    pub(crate) fn leadership(&self) -> Leadership {
         let now = since_boot();
         let election = lock(&self.election);
         if let Some(token) = election.leads(now) {
-            return Standing::Leads(token);
+            return Leadership::Leads(token);
         }
         if let Some(leader) = election.leader(now) {
-            return Standing::Follows(leader.address.clone());
+            return Leadership::Follows(leader.address.clone());
         }
         drop(election);
         let failed = lock(&self.state_error).clone();
         let why = failed.or_else(|| self.etcd.view().last_error.map(|error| error.to_string()));
-        Standing::Leaderless(match why {
+        Leadership::Leaderless(match why {
             Some(why) => format!("no coordinator is known to lead; the last trouble: {why}"),
             None => "no coordinator is known to lead yet".to_owned(),
         })
@@ -125,16 +125,16 @@ impl Elector {
     }
 
     /// Takes part until [`stop`](Self::stop) was called and everything is given back.
-    pub(crate) async fn run(self: Arc<Self>, desk: Arc<Desk>) {
+    pub(crate) async fn run(self: Arc<Self>, shared: Arc<SharedCore>) {
         let mut under_way = JoinSet::new();
         let mut told = (Phase::Following, 0);
         let mut ttl = evenkeel_coordinator_core::election::LEASE;
         loop {
             let (actions, deadline) = self.next_actions();
             for action in actions {
-                under_way.spawn(Arc::clone(&self).carry_out(action, ttl, Arc::clone(&desk)));
+                under_way.spawn(Arc::clone(&self).execute(action, ttl, Arc::clone(&shared)));
             }
-            self.tell(&mut told, &desk);
+            self.tell(&mut told, &shared);
             if lock(&self.election).is_over() {
                 return;
             }
@@ -173,8 +173,8 @@ impl Elector {
         (actions, election.poll_deadline())
     }
 
-    /// Says on standard error that a term has begun or ended, and ends it at the desk.
-    fn tell(&self, told: &mut (Phase, u64), desk: &Arc<Desk>) {
+    /// Says on standard error that a term has begun or ended, and ends it in the shared core.
+    fn tell(&self, told: &mut (Phase, u64), shared: &Arc<SharedCore>) {
         let (phase, token, cause) = {
             let election = lock(&self.election);
             (election.phase(), election.token(), election.last_cause())
@@ -188,26 +188,31 @@ impl Elector {
             info!("leads with token {token}");
         }
         if held > token {
-            let desk = Arc::clone(desk);
+            let shared = Arc::clone(shared);
             // It may have to wait for a save under way, and renewals must not wait for it.
-            tokio::spawn(async move { desk.end_term(held).await });
+            tokio::spawn(async move { shared.end_term(held).await });
         }
     }
 
-    async fn carry_out(self: Arc<Self>, action: Action, ttl: Duration, desk: Arc<Desk>) -> Input {
+    async fn execute(
+        self: Arc<Self>,
+        action: Action,
+        ttl: Duration,
+        shared: Arc<SharedCore>,
+    ) -> Input {
         match action {
             Action::Look => self.etcd.look().await,
             Action::Grant => self.etcd.grant().await,
             Action::Campaign { lease } => self.etcd.campaign(lease, &self.address).await,
             Action::Renew { lease, token } => self.etcd.renew(lease, token, ttl).await,
             Action::Revoke { lease } => self.etcd.revoke(lease).await,
-            Action::Load { token } => self.load(token, &desk).await,
+            Action::Load { token } => self.load(token, &shared).await,
         }
     }
 
     /// Reads the state and begins a term with it.
-    async fn load(self: &Arc<Self>, token: u64, desk: &Desk) -> Input {
-        let begun = tokio::time::timeout(LOAD_TIMEOUT, self.begin_term(token, desk)).await;
+    async fn load(self: &Arc<Self>, token: u64, shared: &SharedCore) -> Input {
+        let begun = tokio::time::timeout(LOAD_TIMEOUT, self.begin_term(token, shared)).await;
         let begun = begun.unwrap_or_else(|_| Err("reading it took too long".to_owned()));
         let mut state_error = lock(&self.state_error);
         match begun {
@@ -225,7 +230,7 @@ impl Elector {
         }
     }
 
-    async fn begin_term(self: &Arc<Self>, token: u64, desk: &Desk) -> Result<(), String> {
+    async fn begin_term(self: &Arc<Self>, token: u64, shared: &SharedCore) -> Result<(), String> {
         let elector = Arc::clone(self);
         let on_failure = Box::new(move || {
             lock(&elector.election).handle(since_boot(), Input::Unsaved { token });
@@ -234,7 +239,7 @@ impl Elector {
         let opened = EtcdStore::open(Arc::clone(&self.etcd), token, on_failure).await;
         let (store, state) = opened.map_err(|error| error.to_string())?;
         let is_kept = state.is_some();
-        let now = desk.now().monotonic;
+        let now = shared.now().monotonic;
         let mut core = match state {
             Some(state) => CoordinatorCore::restore(self.config.clone(), state, now)
                 .map_err(|error| format!("cannot {error}"))?,
@@ -242,10 +247,12 @@ impl Elector {
                 .map_err(|error| format!("cannot {error}"))?,
         };
         core.lead_as(token);
-        desk.begin_term(core, Box::new(store), is_kept, token).await;
+        shared
+            .begin_term(core, Box::new(store), is_kept, token)
+            .await;
         if !is_kept {
             // The lineage must be in etcd before anybody hears of it.
-            let saved = desk.decide(|_, _| ()).await;
+            let saved = shared.decide(|_, _| ()).await;
             saved.map_err(|_| "the first state cannot be saved in etcd".to_owned())?;
         }
         Ok(())

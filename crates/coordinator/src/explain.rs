@@ -8,7 +8,7 @@ use evenkeel_types::limits::KEY_LEN_MAX;
 use serde::Deserialize;
 
 use crate::answer::{Shared, bad_query, error, unsaved};
-use crate::desk::Unsaved;
+use crate::shared_core::Unsaved;
 
 /// A key, by its bytes in UTF-8.
 #[derive(Debug, Deserialize)]
@@ -18,7 +18,7 @@ pub(crate) struct ExplainQuery {
 }
 
 pub(crate) async fn key(
-    State(desk): Shared,
+    State(shared): Shared,
     asked: Result<Query<ExplainQuery>, QueryRejection>,
 ) -> Response {
     let key = match asked {
@@ -28,7 +28,7 @@ pub(crate) async fn key(
     if let Some(what) = is_no_key(key.as_bytes()) {
         return error(StatusCode::BAD_REQUEST, "bad_key", what);
     }
-    let explained = desk.look(move |core, now| core.explain_key(now.monotonic, key.as_bytes()));
+    let explained = shared.look(move |core, now| core.explain_key(now.monotonic, key.as_bytes()));
     match explained.await {
         Ok(Some(explained)) => Json(explained).into_response(),
         Ok(None) => {

@@ -14,7 +14,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use evenkeel_control::access::{
-    AccessRules, Denial, MemberTokens, Standing, TOKENS_FILE_BYTES_MAX, Tokens, TokensError,
+    AccessLevel, AccessRules, Denial, MemberTokens, TOKENS_FILE_BYTES_MAX, Tokens, TokensError,
 };
 use evenkeel_runtime::{
     ClientCertificates, TlsConfig, TlsContext, TlsContexts, TlsFiles, TlsVersion, read_secret,
@@ -24,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::answer::error;
-use crate::desk::Desk;
+use crate::shared_core::SharedCore;
 use tracing::{field, info, warn};
 
 /// Operators' tokens, for who has no file for them.
@@ -84,7 +84,7 @@ struct Asked {
     tls: Option<Arc<TlsContext>>,
 }
 
-/// What is known of whoever is at the other end of a connection.
+/// What is known of anyone who is at the other end of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     /// Where it is.
@@ -146,7 +146,7 @@ impl Guard {
             _ if listening.ip().is_loopback() => None,
             (Some(_), None) => Some("without --tls-cert tokens can be read on the network"),
             _ if self.is_open(listening) => {
-                Some("--insecure: whoever can connect can change the cluster")
+                Some("--insecure: anyone who can connect can change the cluster")
             }
             _ => None,
         }
@@ -240,7 +240,7 @@ impl Asked {
     }
 }
 
-/// Whoever shows no certificate is let in as far as to calls that need none: probes have none to show.
+/// Anyone who shows no certificate is let in as far as to calls that need none: probes have none to show.
 fn context(args: &GuardArgs, chain: &Path) -> Result<Arc<TlsContext>, String> {
     let config = TlsConfig {
         files: TlsFiles {
@@ -285,12 +285,12 @@ fn tokens<T>(
 /// Lets only those calls on that may be made, each with the [`Holder`](evenkeel_control::access::Holder) in
 /// whose name it may speak.
 pub(crate) async fn let_in(
-    State((guard, desk)): State<(Arc<Guard>, Arc<Desk>)>,
+    State((guard, shared)): State<(Arc<Guard>, Arc<SharedCore>)>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let (method, path) = (request.method().as_str(), request.uri().path());
-    let needed = Standing::needed(method, path);
+    let needed = AccessLevel::needed(method, path);
     let caller = request.extensions().get::<Caller>();
     let has_certificate = caller.is_some_and(|caller| caller.has_certificate);
     let from = caller.and_then(|caller| caller.from);
@@ -303,7 +303,7 @@ pub(crate) async fn let_in(
     let judged = guard.now().rules.judge(needed, has_certificate, shown);
     match judged {
         Ok(holder) => {
-            if needed == Standing::Operator && !matches!(method, "GET" | "HEAD") {
+            if needed == AccessLevel::Operator && !matches!(method, "GET" | "HEAD") {
                 info!(from, method, path, "an operator asks");
             }
             request.extensions_mut().insert(holder);
@@ -311,14 +311,14 @@ pub(crate) async fn let_in(
         }
         Err(denial) => {
             warn!(from, %denial, "a call is refused");
-            denied(&desk, denial)
+            denied(&shared, denial)
         }
     }
 }
 
-/// The answer to a call that is not carried out, which is counted.
-pub(crate) fn denied(desk: &Desk, denial: Denial) -> Response {
-    desk.count_denial(denial);
+/// The answer to a call that is not executed, which is counted.
+pub(crate) fn denied(shared: &SharedCore, denial: Denial) -> Response {
+    shared.count_denial(denial);
     let status = match denial {
         Denial::NoToken | Denial::WrongToken => StatusCode::UNAUTHORIZED,
         Denial::NoCertificate | Denial::MembersToken | Denial::WrongRole | Denial::WrongName => {

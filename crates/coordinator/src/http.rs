@@ -14,11 +14,10 @@ use evenkeel_control::access::Holder;
 use evenkeel_runtime::process_metrics;
 use evenkeel_types::Now;
 
-use crate::answer::{Shared, bad_body, error, told, unsaved};
+use crate::answer::{Shared, bad_body, error, respond, unsaved};
 use crate::bundles;
 use crate::cachelets;
 use crate::changes;
-use crate::desk::{BadRequest, Desk, Standing, Unsaved};
 use crate::explain;
 use crate::guard::{self, Guard};
 use crate::metrics;
@@ -29,6 +28,7 @@ use crate::proxies;
 use crate::rings;
 use crate::scales;
 use crate::servers;
+use crate::shared_core::{BadRequest, Leadership, SharedCore, Unsaved};
 use crate::stream;
 use crate::web;
 use evenkeel_control::http::{ErrorBody, ErrorDetail, NOT_LEADER};
@@ -43,7 +43,7 @@ use evenkeel_coordinator_core::{
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All paths.
-pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
+pub(crate) fn router(shared: Arc<SharedCore>, guard: Arc<Guard>) -> Router {
     web::routes(Router::new())
         .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
@@ -111,19 +111,19 @@ pub(crate) fn router(desk: Arc<Desk>, guard: Arc<Guard>) -> Router {
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::max(HEARTBEAT_LEN_MAX))
         .layer(middleware::from_fn_with_state(
-            (desk.clone(), Arc::clone(&guard)),
+            (shared.clone(), Arc::clone(&guard)),
             only_leader,
         ))
         .layer(middleware::from_fn_with_state(
-            (Arc::clone(&guard), desk.clone()),
+            (Arc::clone(&guard), shared.clone()),
             pages::keep_out,
         ))
         .layer(middleware::from_fn_with_state(
-            (guard, desk.clone()),
+            (guard, shared.clone()),
             guard::let_in,
         ))
-        .layer(middleware::from_fn_with_state(desk.clone(), bound_time))
-        .with_state(desk)
+        .layer(middleware::from_fn_with_state(shared.clone(), bound_time))
+        .with_state(shared)
 }
 
 async fn healthy() -> &'static str {
@@ -132,13 +132,13 @@ async fn healthy() -> &'static str {
 
 /// A coordinator of several is ready when calls find their way from here to the leader; the only one is ready
 /// when there is a map.
-async fn ready(State(desk): Shared) -> Response {
-    match desk.standing() {
-        Standing::Leads(0) => {}
-        Standing::Leads(_) | Standing::Follows(_) => return "ok\n".into_response(),
-        Standing::Leaderless(why) => return leaderless(why),
+async fn ready(State(shared): Shared) -> Response {
+    match shared.leadership() {
+        Leadership::Leads(0) => {}
+        Leadership::Leads(_) | Leadership::Follows(_) => return "ok\n".into_response(),
+        Leadership::Leaderless(why) => return leaderless(why),
     }
-    match desk.decide(|core, _| missing_map(core)).await {
+    match shared.decide(|core, _| missing_map(core)).await {
         Ok(None) => "ok\n".into_response(),
         Ok(Some(message)) => error(StatusCode::SERVICE_UNAVAILABLE, "no_map", message),
         Err(Unsaved) => unsaved(),
@@ -146,11 +146,12 @@ async fn ready(State(desk): Shared) -> Response {
 }
 
 /// The core's metrics come from the leader alone.
-async fn show_metrics(State(desk): Shared) -> Response {
+async fn show_metrics(State(shared): Shared) -> Response {
     let render =
-        |core: &CoordinatorCore, now: Now| metrics::render(core, now.monotonic, &desk.tally());
-    let text = desk.look(render).await.unwrap_or_default() + &metrics::render_doors(&desk.tally());
-    let text = match desk.elector() {
+        |core: &CoordinatorCore, now: Now| metrics::render(core, now.monotonic, &shared.tally());
+    let text =
+        shared.look(render).await.unwrap_or_default() + &metrics::render_doors(&shared.tally());
+    let text = match shared.elector() {
         Some(elector) => text + &metrics::render_election(&elector.view()),
         None => text,
     };
@@ -158,8 +159,8 @@ async fn show_metrics(State(desk): Shared) -> Response {
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
-async fn election(State(desk): Shared) -> Response {
-    if let Some(elector) = desk.elector() {
+async fn election(State(shared): Shared) -> Response {
+    if let Some(elector) = shared.elector() {
         return Json(elector.view()).into_response();
     }
     let message = "there is one coordinator, and no election".to_owned();
@@ -167,26 +168,26 @@ async fn election(State(desk): Shared) -> Response {
 }
 
 async fn heartbeat(
-    State(desk): Shared,
+    State(shared): Shared,
     Extension(holder): Extension<Holder>,
     body: Result<Json<Heartbeat>, JsonRejection>,
 ) -> Response {
     let heartbeat = match body {
         Ok(Json(heartbeat)) => heartbeat,
-        Err(rejection) => return bad_body(&desk, &rejection),
+        Err(rejection) => return bad_body(&shared, &rejection),
     };
     if let Err(denial) = holder.may_speak_as(heartbeat.kind, &heartbeat.name) {
-        return guard::denied(&desk, denial);
+        return guard::denied(&shared, denial);
     }
-    match desk.hear(&heartbeat).await {
+    match shared.handle(&heartbeat).await {
         Ok(Ok(answer)) => Json(answer).into_response(),
         Ok(Err(refusal)) => refused(&refusal),
         Err(Unsaved) => unsaved(),
     }
 }
 
-async fn map(State(desk): Shared) -> Response {
-    let map = desk
+async fn map(State(shared): Shared) -> Response {
+    let map = shared
         .decide(|core, _| core.map().cloned().ok_or_else(|| missing_map(core)))
         .await;
     match map {
@@ -198,28 +199,29 @@ async fn map(State(desk): Shared) -> Response {
 
 /// A server that was asked for its map gives it. Says nothing of what becomes of it.
 async fn offer_map(
-    State(desk): Shared,
+    State(shared): Shared,
     Extension(holder): Extension<Holder>,
     body: Result<Json<MapOffer>, JsonRejection>,
 ) -> Response {
     let offer = match body {
         Ok(Json(offer)) => offer,
-        Err(rejection) => return bad_body(&desk, &rejection),
+        Err(rejection) => return bad_body(&shared, &rejection),
     };
     if let Err(denial) = holder.may_speak_as(MemberKind::Server, &offer.name) {
-        return guard::denied(&desk, denial);
+        return guard::denied(&shared, denial);
     }
-    told(
-        desk.decide(|core, now| core.handle_map_offer(now, &offer))
+    respond(
+        shared
+            .decide(|core, now| core.handle_map_offer(now, &offer))
             .await,
     )
 }
 
-async fn cluster_hot_keys(State(desk): Shared) -> Response {
-    told(desk.look(|core, _| core.cluster_hot_keys()).await)
+async fn cluster_hot_keys(State(shared): Shared) -> Response {
+    respond(shared.look(|core, _| core.cluster_hot_keys()).await)
 }
 
-async fn hot_key_events(State(desk): Shared) -> Response {
+async fn hot_key_events(State(shared): Shared) -> Response {
     let events = |core: &CoordinatorCore, _| {
         let counts = core.hot_key_event_counts();
         ClusterHotKeyEvents {
@@ -228,29 +230,29 @@ async fn hot_key_events(State(desk): Shared) -> Response {
             missed: counts.missed,
         }
     };
-    told(desk.look(events).await)
+    respond(shared.look(events).await)
 }
 
-async fn events(State(desk): Shared) -> Response {
+async fn events(State(shared): Shared) -> Response {
     let events = |core: &CoordinatorCore, _| EventsBody {
         events: core.events().iter().cloned().collect(),
     };
-    told(desk.look(events).await)
+    respond(shared.look(events).await)
 }
 
-async fn settings(State(desk): Shared) -> Response {
-    told(desk.look(|core, _| core.settings()).await)
+async fn settings(State(shared): Shared) -> Response {
+    respond(shared.look(|core, _| core.settings()).await)
 }
 
 async fn put_settings(
-    State(desk): Shared,
+    State(shared): Shared,
     body: Result<Json<serde_json::Map<String, serde_json::Value>>, JsonRejection>,
 ) -> Response {
     let change = match body {
         Ok(Json(change)) => change,
-        Err(rejection) => return bad_body(&desk, &rejection),
+        Err(rejection) => return bad_body(&shared, &rejection),
     };
-    match desk
+    match shared
         .decide(|core, now| core.change_settings(now, &change))
         .await
     {
@@ -260,8 +262,8 @@ async fn put_settings(
     }
 }
 
-async fn no_such_path(State(desk): Shared, request: Request) -> Response {
-    desk.count(BadRequest::NotFound);
+async fn no_such_path(State(shared): Shared, request: Request) -> Response {
+    shared.count(BadRequest::NotFound);
     let path: String = request.uri().path().chars().take(SHOWN_PATH_LEN).collect();
     let message = format!("there is nothing at {path}");
     error(
@@ -271,8 +273,8 @@ async fn no_such_path(State(desk): Shared, request: Request) -> Response {
     )
 }
 
-async fn no_such_method(State(desk): Shared) -> Response {
-    desk.count(BadRequest::BadMethod);
+async fn no_such_method(State(shared): Shared) -> Response {
+    shared.count(BadRequest::BadMethod);
     let message = "this path does not take that method".to_owned();
     error(
         StatusCode::METHOD_NOT_ALLOWED,
@@ -285,11 +287,11 @@ async fn no_such_method(State(desk): Shared) -> Response {
 const SHOWN_PATH_LEN: usize = 100;
 
 /// Cuts off requests that do not come to an end.
-async fn bound_time(State(desk): Shared, request: Request, next: Next) -> Response {
+async fn bound_time(State(shared): Shared, request: Request, next: Next) -> Response {
     match tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
-            desk.count(BadRequest::Timeout);
+            shared.count(BadRequest::Timeout);
             let message = "the request did not come to an end in time".to_owned();
             error(
                 StatusCode::REQUEST_TIMEOUT,
@@ -306,7 +308,7 @@ const OPEN_PATHS: [&str; 4] = ["/healthz", "/readyz", "/metrics", "/api/v1/elect
 /// Sends everybody to the leader who asks another, and lets no answer out that a leader has made who is none
 /// any more.
 async fn only_leader(
-    State((desk, guard)): State<(Arc<Desk>, Arc<Guard>)>,
+    State((shared, guard)): State<(Arc<SharedCore>, Arc<Guard>)>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -315,23 +317,23 @@ async fn only_leader(
     }
     let path = request.uri().path_and_query().map(ToString::to_string);
     let path = path.as_deref().unwrap_or("/");
-    let led = desk.standing();
-    let Standing::Leads(_) = led else {
+    let led = shared.leadership();
+    let Leadership::Leads(_) = led else {
         return elsewhere(led, &guard, path);
     };
     let response = next.run(request).await;
-    match desk.standing() {
+    match shared.leadership() {
         now if now == led => response,
-        Standing::Leads(_) => leaderless("another term has begun; ask again".into()),
+        Leadership::Leads(_) => leaderless("another term has begun; ask again".into()),
         now => elsewhere(now, &guard, path),
     }
 }
 
-fn elsewhere(standing: Standing, guard: &Guard, path: &str) -> Response {
-    match standing {
-        Standing::Follows(leader) => at_leader(leader, guard.is_secure(), path),
-        Standing::Leaderless(why) => leaderless(why),
-        Standing::Leads(_) => leaderless("a term has just begun; ask again".into()),
+fn elsewhere(leadership: Leadership, guard: &Guard, path: &str) -> Response {
+    match leadership {
+        Leadership::Follows(leader) => at_leader(leader, guard.is_secure(), path),
+        Leadership::Leaderless(why) => leaderless(why),
+        Leadership::Leads(_) => leaderless("a term has just begun; ask again".into()),
     }
 }
 

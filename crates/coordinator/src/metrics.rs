@@ -5,8 +5,8 @@ use evenkeel_control::families;
 use evenkeel_types::Instant;
 use std::fmt::Display;
 
-use crate::desk::Tally;
 use crate::elector::ElectionView;
+use crate::shared_core::Tally;
 use evenkeel_coordinator_core::election::Phase;
 use evenkeel_coordinator_core::plans::{PlanCounts, PlanMode, PlanState, PlansView};
 use evenkeel_coordinator_core::{
@@ -131,7 +131,7 @@ families! {
             };
     }
     HOT_KEYS of ClusterHotKeysView {
-        hot_keys[state] => gauge, "Keys with replicas, and such as would have some if they were not only observed.", |view, to| {
+        hot_keys[state] => gauge, "Hot keys by state: with replicas, or observed only.", |view, to| {
             let replicated = view.keys.iter().filter(|it| it.key.gamma > 0).count();
             let observed = view.keys.iter().filter(|it| !it.key.proposed.is_empty()).count();
             to.by([("replicated", replicated), ("observed", observed)]);
@@ -210,7 +210,7 @@ families! {
         servers_reached => counter, "Answers of servers that were not heard of, where others reach them.",
             |counts, to| to.one(counts.reached);
     }
-    DESK of Tally {
+    TALLY of Tally {
         bad_requests[reason] => counter, "HTTP requests that were no valid call, by reason.",
             |tally, to| to.by(tally.bad_requests().map(|(kind, count)| (kind.as_str(), count)));
         state_saves[outcome] => counter, "Times that the state was saved, by outcome.",
@@ -266,7 +266,7 @@ pub(crate) fn render(core: &CoordinatorCore, now: Instant, tally: &Tally) -> Str
     text.families(PREFIX, PLANS, &core.plans(1));
     text.families(PREFIX, PLAN_COUNTS, core.plan_counts());
     text.families(PREFIX, COUNTERS, core.counters());
-    text.families(PREFIX, DESK, tally);
+    text.families(PREFIX, TALLY, tally);
     text.0
 }
 
@@ -313,7 +313,7 @@ mod tests {
             &rows(PLANS),
             &rows(PLAN_COUNTS),
             &rows(COUNTERS),
-            &rows(DESK),
+            &rows(TALLY),
             "\n### What each coordinator tells\n\n",
             HEAD,
             &rows(DOORS),

@@ -6,23 +6,27 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use evenkeel_types::CacheletId;
 
-use crate::answer::{Shared, bad_body, error, told, unsaved};
-use crate::desk::Unsaved;
+use crate::answer::{Shared, bad_body, error, respond, unsaved};
+use crate::shared_core::Unsaved;
 use evenkeel_coordinator_core::{MigrationRefusal, MigrationRequest};
 
-pub(crate) async fn list(State(desk): Shared) -> Response {
-    told(desk.look(|core, now| core.migrations(now.monotonic)).await)
+pub(crate) async fn list(State(shared): Shared) -> Response {
+    respond(
+        shared
+            .look(|core, now| core.migrations(now.monotonic))
+            .await,
+    )
 }
 
 pub(crate) async fn begin(
-    State(desk): Shared,
+    State(shared): Shared,
     body: Result<Json<MigrationRequest>, JsonRejection>,
 ) -> Response {
     let request = match body {
         Ok(Json(request)) => request,
-        Err(rejection) => return bad_body(&desk, &rejection),
+        Err(rejection) => return bad_body(&shared, &rejection),
     };
-    let begun = desk
+    let begun = shared
         .decide(|core, now| core.handle_migration(now, &request))
         .await;
     match begun {
@@ -34,7 +38,7 @@ pub(crate) async fn begin(
 
 /// Answers with all migrations: the one that was cancelled is among them until its source has agreed.
 pub(crate) async fn cancel(
-    State(desk): Shared,
+    State(shared): Shared,
     cachelet: Result<Path<CacheletId>, PathRejection>,
 ) -> Response {
     let cachelet = match cachelet {
@@ -47,7 +51,7 @@ pub(crate) async fn cancel(
             );
         }
     };
-    let cancelled = desk.decide(|core, now| {
+    let cancelled = shared.decide(|core, now| {
         core.cancel_migration(now, cachelet)?;
         Ok(core.migrations(now.monotonic))
     });

@@ -7,7 +7,7 @@
 //! it comes from, in `Origin`. No program that speaks to a coordinator sends that; the coordinator's own page has the name there by which it
 //! was asked, which has to be an address or a name that this coordinator was given.
 //!
-//! What such a page only reads has no `Origin`, but the page's name as its `Host`. Where whoever can connect may read, with neither
+//! What such a page only reads has no `Origin`, but the page's name as its `Host`. Where anyone who can connect may read, with neither
 //! token nor certificate, that is taken from programs of Evenkeel alone, which say so in a header that no page can set, and else only
 //! where the host is an address or a name that this coordinator was given. No member can be shut out by that, whatever
 //! name it was told: members change things, and say what they are.
@@ -19,11 +19,11 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use evenkeel_control::access::Standing;
+use evenkeel_control::access::AccessLevel;
 
 use crate::answer::error;
-use crate::desk::{BadRequest, Desk};
 use crate::guard::{Guard, without_port};
+use crate::shared_core::{BadRequest, SharedCore};
 use evenkeel_control::http::{JSON, NO_PAGE};
 
 /// The name by which each machine knows itself.
@@ -31,12 +31,12 @@ const LOCALHOST: &str = "localhost";
 
 /// Lets only those requests on that no foreign web page can have made.
 pub(crate) async fn keep_out(
-    State((guard, desk)): State<(Arc<Guard>, Arc<Desk>)>,
+    State((guard, shared)): State<(Arc<Guard>, Arc<SharedCore>)>,
     request: Request,
     next: Next,
 ) -> Response {
     let refuse = |status, why: BadRequest, message: &str| {
-        desk.count(why);
+        shared.count(why);
         error(status, why.as_str(), message.to_owned())
     };
     if !is_of_own_page(request.headers(), &guard) {
@@ -54,8 +54,8 @@ pub(crate) async fn keep_out(
         );
     }
     let headers = request.headers();
-    let needs_nothing =
-        Standing::needed(request.method().as_str(), request.uri().path()) == Standing::Anybody;
+    let needs_nothing = AccessLevel::needed(request.method().as_str(), request.uri().path())
+        == AccessLevel::Anybody;
     let is_guarded = needs_nothing || guard.asks() || headers.contains_key(NO_PAGE);
     let is_own = |host: &HeaderValue| is_own_name(host.as_bytes(), guard.names());
     if !is_guarded && !changes && !headers.get_all(header::HOST).iter().all(is_own) {

@@ -7,8 +7,8 @@ use axum::response::{IntoResponse, Response};
 use evenkeel_types::Now;
 use serde::Deserialize;
 
-use crate::answer::{Shared, bad_body, bad_query, error, told, unsaved};
-use crate::desk::Unsaved;
+use crate::answer::{Shared, bad_body, bad_query, error, respond, unsaved};
+use crate::shared_core::Unsaved;
 use evenkeel_coordinator_core::CoordinatorCore;
 use evenkeel_coordinator_core::plans::{Plan, PlanRefusal, PlanSettings};
 
@@ -22,45 +22,52 @@ pub(crate) struct Wanted {
 }
 
 pub(crate) async fn list(
-    State(desk): Shared,
+    State(shared): Shared,
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Response {
     let most = match wanted {
         Ok(Query(wanted)) => wanted.limit.unwrap_or(SHOWN_PLANS),
         Err(rejection) => return bad_query(&rejection),
     };
-    told(desk.look(|core, _| core.plans(most)).await)
+    respond(shared.look(|core, _| core.plans(most)).await)
 }
 
-pub(crate) async fn explain(State(desk): Shared) -> Response {
-    told(
-        desk.look(|core, now| core.explain_plans(now.monotonic))
+pub(crate) async fn explain(State(shared): Shared) -> Response {
+    respond(
+        shared
+            .look(|core, now| core.explain_plans(now.monotonic))
             .await,
     )
 }
 
-pub(crate) async fn show(State(desk): Shared, id: Result<Path<u64>, PathRejection>) -> Response {
+pub(crate) async fn show(State(shared): Shared, id: Result<Path<u64>, PathRejection>) -> Response {
     let id = match id {
         Ok(Path(id)) => id,
         Err(rejection) => return bad_id(&rejection),
     };
-    match desk.look(|core, _| core.plan(id).cloned()).await {
+    match shared.look(|core, _| core.plan(id).cloned()).await {
         Ok(plan) => answer(plan),
         Err(Unsaved) => unsaved(),
     }
 }
 
-pub(crate) async fn approve(State(desk): Shared, id: Result<Path<u64>, PathRejection>) -> Response {
-    change(desk, id, CoordinatorCore::approve_plan).await
+pub(crate) async fn approve(
+    State(shared): Shared,
+    id: Result<Path<u64>, PathRejection>,
+) -> Response {
+    change(shared, id, CoordinatorCore::approve_plan).await
 }
 
-pub(crate) async fn cancel(State(desk): Shared, id: Result<Path<u64>, PathRejection>) -> Response {
-    change(desk, id, CoordinatorCore::cancel_plan).await
+pub(crate) async fn cancel(
+    State(shared): Shared,
+    id: Result<Path<u64>, PathRejection>,
+) -> Response {
+    change(shared, id, CoordinatorCore::cancel_plan).await
 }
 
 /// Answers with the plan as it is then.
 async fn change(
-    desk: std::sync::Arc<crate::desk::Desk>,
+    shared: std::sync::Arc<crate::shared_core::SharedCore>,
     id: Result<Path<u64>, PathRejection>,
     change: impl FnOnce(&mut CoordinatorCore, Now, u64) -> Result<(), PlanRefusal>,
 ) -> Response {
@@ -68,7 +75,7 @@ async fn change(
         Ok(Path(id)) => id,
         Err(rejection) => return bad_id(&rejection),
     };
-    let changed = desk.decide(|core, now| {
+    let changed = shared.decide(|core, now| {
         change(core, now, id)?;
         core.plan(id).cloned()
     });
@@ -78,20 +85,20 @@ async fn change(
     }
 }
 
-pub(crate) async fn settings(State(desk): Shared) -> Response {
-    told(desk.look(|core, _| core.plan_settings()).await)
+pub(crate) async fn settings(State(shared): Shared) -> Response {
+    respond(shared.look(|core, _| core.plan_settings()).await)
 }
 
 /// What is not said gets its default.
 pub(crate) async fn put_settings(
-    State(desk): Shared,
+    State(shared): Shared,
     body: Result<Json<PlanSettings>, JsonRejection>,
 ) -> Response {
     let settings = match body {
         Ok(Json(settings)) => settings,
-        Err(rejection) => return bad_body(&desk, &rejection),
+        Err(rejection) => return bad_body(&shared, &rejection),
     };
-    match desk
+    match shared
         .decide(|core, _| core.set_plan_settings(settings))
         .await
     {

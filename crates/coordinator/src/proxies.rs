@@ -5,23 +5,23 @@ use axum::extract::{Json, Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use crate::answer::{Shared, error, told, unsaved};
-use crate::desk::Unsaved;
+use crate::answer::{Shared, error, respond, unsaved};
+use crate::shared_core::Unsaved;
 use evenkeel_coordinator_core::RemoveProxyRefusal;
 
-pub(crate) async fn list(State(desk): Shared) -> Response {
-    told(desk.look(|core, now| core.proxies(now.monotonic)).await)
+pub(crate) async fn list(State(shared): Shared) -> Response {
+    respond(shared.look(|core, now| core.proxies(now.monotonic)).await)
 }
 
 pub(crate) async fn remove(
-    State(desk): Shared,
+    State(shared): Shared,
     name: Result<Path<String>, PathRejection>,
 ) -> Response {
     let Ok(Path(name)) = name else {
         let text = "the path should name a proxy";
         return error(StatusCode::BAD_REQUEST, "bad_name", text.to_owned());
     };
-    let removed = desk.decide(|core, now| core.remove_proxy(now, &name));
+    let removed = shared.decide(|core, now| core.remove_proxy(now, &name));
     match removed.await {
         Ok(Ok(view)) => Json(view).into_response(),
         Ok(Err(refusal)) => {

@@ -105,7 +105,7 @@ impl Reach {
     }
 }
 
-/// Asks all workers; an error tells which port is no use, and why: `first` where it is none of them in particular.
+/// Asks all workers; an error tells which port is no use, and why: `first` where it is not one of them in particular.
 async fn ask_all(server: &Process<'_>, first: u16) -> Result<(), (u16, String)> {
     let mut workers = (0u16..).zip(server.worker_ports.iter().copied());
     let mut asked = JoinSet::new();

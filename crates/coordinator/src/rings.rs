@@ -4,43 +4,43 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{Json, Path, State};
 use axum::response::Response;
 
-use crate::answer::{Shared, told};
+use crate::answer::{Shared, respond};
 use crate::changes::{PoolName, answer, bad_name, order};
 use evenkeel_coordinator_core::{
     CoordinatorCore, RingMoveRequest, RingServerRequest, RingSettingsRequest,
 };
 
-pub(crate) async fn list(State(desk): Shared) -> Response {
-    told(desk.look(|core, now| core.rings(now.monotonic)).await)
+pub(crate) async fn list(State(shared): Shared) -> Response {
+    respond(shared.look(|core, now| core.rings(now.monotonic)).await)
 }
 
-pub(crate) async fn plan(State(desk): Shared, pool: PoolName) -> Response {
+pub(crate) async fn plan(State(shared): Shared, pool: PoolName) -> Response {
     let Ok(Path(pool)) = pool else {
         return bad_name();
     };
-    answer(desk.look(|core, _| core.ring_plan(&pool)).await)
+    answer(shared.look(|core, _| core.ring_plan(&pool)).await)
 }
 
 pub(crate) async fn begin_move(
-    State(desk): Shared,
+    State(shared): Shared,
     pool: PoolName,
     body: Result<Json<RingMoveRequest>, JsonRejection>,
 ) -> Response {
-    order(desk, pool, body, CoordinatorCore::begin_ring_move).await
+    order(shared, pool, body, CoordinatorCore::begin_ring_move).await
 }
 
 pub(crate) async fn begin_server(
-    State(desk): Shared,
+    State(shared): Shared,
     pool: PoolName,
     body: Result<Json<RingServerRequest>, JsonRejection>,
 ) -> Response {
-    order(desk, pool, body, CoordinatorCore::begin_ring_server).await
+    order(shared, pool, body, CoordinatorCore::begin_ring_server).await
 }
 
 pub(crate) async fn set(
-    State(desk): Shared,
+    State(shared): Shared,
     pool: PoolName,
     body: Result<Json<RingSettingsRequest>, JsonRejection>,
 ) -> Response {
-    order(desk, pool, body, CoordinatorCore::set_ring).await
+    order(shared, pool, body, CoordinatorCore::set_ring).await
 }

@@ -1,6 +1,6 @@
-//! Carries out what autoscaling asks for: an actuator is asked, one thing after the other, and new servers are tried.
+//! Executes what autoscaling asks for: an actuator is asked, one thing after the other, and new servers are tried.
 //!
-//! What is done was saved before: the desk hands nothing out that is not. Trials do not wait for the actuator, which may take a minute.
+//! What is done was saved before: the shared core hands nothing out that is not. Trials do not wait for the actuator, which may take a minute.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use evenkeel_coordinator_core::scale::{Act, Outcome};
 use evenkeel_scaler::{Actuator, Failed};
 use std::collections::BTreeMap;
 
-use crate::desk::Desk;
+use crate::shared_core::SharedCore;
 use crate::trial;
 use tracing::warn;
 
@@ -24,26 +24,26 @@ type Shared = Arc<Mutex<Box<dyn Actuator>>>;
 type Listed = BTreeMap<String, String>;
 
 /// Does what the core asks for, where there is an actuator. Never ends.
-pub(crate) async fn run(desk: &Desk, actuator: Option<Box<dyn Actuator>>) {
+pub(crate) async fn run(shared: &SharedCore, actuator: Option<Box<dyn Actuator>>) {
     match actuator {
         Some(actuator) => {
             let actuator = Arc::new(Mutex::new(actuator));
-            tokio::join!(ask_actuator(desk, &actuator), try_newcomers(desk));
+            tokio::join!(ask_actuator(shared, &actuator), try_newcomers(shared));
         }
         None => std::future::pending().await,
     }
 }
 
-async fn ask_actuator(desk: &Desk, actuator: &Shared) {
+async fn ask_actuator(shared: &SharedCore, actuator: &Shared) {
     let mut was_failing = false;
     loop {
         // Who does not lead, or cannot save, has nothing to do.
-        match desk
+        match shared
             .decide(|core, now| core.scale_work(now.monotonic))
             .await
         {
             Ok(Some(work)) => {
-                let (acted, listed) = carry_out(actuator, work).await;
+                let (acted, listed) = execute(actuator, work).await;
                 let is_failing = listed.is_err();
                 if let Err(why) = &listed
                     && !was_failing
@@ -51,7 +51,7 @@ async fn ask_actuator(desk: &Desk, actuator: &Shared) {
                     warn!("it is not known which servers run: {why}");
                 }
                 was_failing = is_failing;
-                let told = desk.decide(|core, now| {
+                let told = shared.decide(|core, now| {
                     core.handle_listed(now.monotonic, listed.ok());
                     if let Some((pool, outcome)) = acted {
                         core.handle_acted(now, &pool, outcome);
@@ -66,7 +66,7 @@ async fn ask_actuator(desk: &Desk, actuator: &Shared) {
 }
 
 /// Gives what came of an act, with its pool, and what the actuator runs since.
-async fn carry_out(
+async fn execute(
     actuator: &Shared,
     work: ScaleWork,
 ) -> (Option<(String, Outcome)>, Result<Listed, String>) {
@@ -105,10 +105,10 @@ fn outcome_of(actuator: &mut dyn Actuator, act: Act) -> Outcome {
     }
 }
 
-async fn try_newcomers(desk: &Desk) {
+async fn try_newcomers(shared: &SharedCore) {
     loop {
         tokio::time::sleep(LOOK).await;
-        let Ok(trials) = desk.decide(|core, _| core.scale_trials()).await else {
+        let Ok(trials) = shared.decide(|core, _| core.scale_trials()).await else {
             continue;
         };
         for (pool, address) in trials {
@@ -119,7 +119,7 @@ async fn try_newcomers(desk: &Desk) {
                 Err(why) => Outcome::Failed(act, why),
             };
             // What is not heard is tried again.
-            let _ = desk
+            let _ = shared
                 .decide(|core, now| core.handle_acted(now, &pool, outcome))
                 .await;
         }

@@ -22,15 +22,15 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::args::{Args, DEFAULT_LISTEN};
-use crate::desk::{Desk, Unsaved, new_lineage};
-use crate::exit::RunError;
 use crate::guard::{Caller, Guard, Secured};
 use crate::http;
-use crate::patient::Patient;
+use crate::run_error::RunError;
 use crate::scaler;
+use crate::shared_core::{SharedCore, Unsaved, new_lineage};
 use crate::state_file::StateFile;
 use crate::state_place::default_place;
 use crate::store::{MemoryStore, StateStore};
+use crate::write_timeout::WriteTimeout;
 use evenkeel_coordinator_core::limits::PROXIES_MAX;
 use evenkeel_coordinator_core::{CoordinatorCore, SavedState};
 use evenkeel_runtime::split_port;
@@ -120,7 +120,7 @@ fn page_url(mut address: SocketAddr, is_secure: bool) -> String {
 pub struct Coordinator {
     listener: TcpListener,
     address: SocketAddr,
-    desk: Arc<Desk>,
+    shared: Arc<SharedCore>,
     guard: Arc<Guard>,
     actuator: Option<Box<dyn Actuator>>,
     runtime: Runtime,
@@ -155,7 +155,7 @@ impl Coordinator {
             .context("read the address listened on")?;
         if guard.is_open(address) && !args.insecure {
             return Err(RunError::Usage(format!(
-                "--listen {}: whoever can connect could change the cluster; give --api-token-file or --tls-client-ca, or \
+                "--listen {}: anyone who can connect could change the cluster; give --api-token-file or --tls-client-ca, or \
                  --insecure where everybody who can connect may",
                 args.listen
             )));
@@ -163,14 +163,14 @@ impl Coordinator {
         listener
             .set_nonblocking(true)
             .context("make the listening socket non-blocking")?;
-        let desk = match is_elected(args) {
+        let shared = match is_elected(args) {
             true => elected(args, address)?,
             false => open_alone(args, &runtime)?,
         };
         Ok(Coordinator {
             listener,
             address,
-            desk: Arc::new(desk),
+            shared: Arc::new(shared),
             guard: Arc::new(guard),
             actuator,
             runtime,
@@ -201,9 +201,9 @@ impl Coordinator {
             let listener = tokio::net::TcpListener::from_std(self.listener)
                 .context("hand the listening socket to the runtime")?;
             let shutdown = prepare()?;
-            let router = http::router(self.desk.clone(), Arc::clone(&self.guard));
+            let router = http::router(self.shared.clone(), Arc::clone(&self.guard));
             let doors = (listener, self.guard);
-            serve_until(doors, router, self.desk, self.actuator, shutdown).await;
+            serve_until(doors, router, self.shared, self.actuator, shutdown).await;
             Ok(())
         })
     }
@@ -214,8 +214,8 @@ fn is_elected(args: &Args) -> bool {
     !args.etcd.endpoints.is_empty()
 }
 
-/// The desk of a coordinator that decides when it is elected.
-fn elected(args: &Args, address: SocketAddr) -> Result<Desk, RunError> {
+/// The shared core of a coordinator that decides when it is elected.
+fn elected(args: &Args, address: SocketAddr) -> Result<SharedCore, RunError> {
     let etcd = args.etcd.config(&args.cluster).map_err(RunError::Usage)?;
     let advertised = args.etcd.advertised(address).map_err(RunError::Usage)?;
     if let Some(warning) = &etcd.warning {
@@ -223,11 +223,11 @@ fn elected(args: &Args, address: SocketAddr) -> Result<Desk, RunError> {
     }
     let etcd = crate::etcd::Etcd::new(etcd);
     let elector = crate::elector::Elector::new(etcd, advertised, args.config());
-    Ok(Desk::elected(Arc::new(elector)))
+    Ok(SharedCore::elected(Arc::new(elector)))
 }
 
-/// The desk of the only coordinator, which goes on from its state file, if it has one.
-fn open_alone(args: &Args, runtime: &Runtime) -> Result<Desk, RunError> {
+/// The shared core of the only coordinator, which goes on from its state file, if it has one.
+fn open_alone(args: &Args, runtime: &Runtime) -> Result<SharedCore, RunError> {
     let path = state_path(args);
     let (store, state): (Box<dyn StateStore>, _) = match &path {
         None => (Box::new(MemoryStore), None),
@@ -237,16 +237,16 @@ fn open_alone(args: &Args, runtime: &Runtime) -> Result<Desk, RunError> {
             (Box::new(file), state)
         }
     };
-    let desk = Desk::new();
+    let shared = SharedCore::new();
     let path = path.unwrap_or_default();
-    let core = restore_or_begin(args, &path, state, desk.now().monotonic)?;
+    let core = restore_or_begin(args, &path, state, shared.now().monotonic)?;
     runtime.block_on(async {
-        desk.begin_term(core, store, false, 0).await;
+        shared.begin_term(core, store, false, 0).await;
         // The lineage must be on the disk before anybody hears of it.
-        let saved = desk.decide(|_, _| ()).await;
+        let saved = shared.decide(|_, _| ()).await;
         saved.map_err(|Unsaved| RunError::Usage("cannot write the state file".to_owned()))
     })?;
-    Ok(desk)
+    Ok(shared)
 }
 
 /// Where the state is kept; nowhere on a port that nobody can find again, or where no directory can be had.
@@ -301,7 +301,7 @@ fn restore_or_begin(
 async fn serve_until(
     (listener, guard): (tokio::net::TcpListener, Arc<Guard>),
     router: axum::Router,
-    desk: Arc<Desk>,
+    shared: Arc<SharedCore>,
     actuator: Option<Box<dyn Actuator>>,
     shutdown: impl Future<Output = ()>,
 ) {
@@ -313,12 +313,12 @@ async fn serve_until(
         .max_header_size(HEADER_BYTES_MAX);
     tokio::pin!(shutdown);
     // Ends early by a panic alone.
-    let mut electing = tokio::spawn(elect(desk.clone()));
+    let mut electing = tokio::spawn(elect(shared.clone()));
     let ticking = async {
         tokio::join!(
-            tick(&desk),
-            reach_unheard(&desk),
-            scaler::run(&desk, actuator)
+            tick(&shared),
+            reach_unheard(&shared),
+            scaler::run(&shared, actuator)
         )
     };
     tokio::pin!(ticking);
@@ -331,7 +331,7 @@ async fn serve_until(
         };
         let (stream, permit) = accepted;
         let (http, router, watcher) = (http.clone(), router.clone(), graceful.watcher());
-        let (guard, desk) = (Arc::clone(&guard), Arc::clone(&desk));
+        let (guard, shared) = (Arc::clone(&guard), Arc::clone(&shared));
         tokio::spawn(async move {
             let from = stream.peer_addr().ok();
             let securing = tokio::time::timeout(HEADER_TIMEOUT, guard.secure(stream));
@@ -344,17 +344,17 @@ async fn serve_until(
                     };
                     let from = from.map(|from| field::display(from.ip()));
                     warn!(from, cause, "TLS failed");
-                    return desk.count_failed_handshake();
+                    return shared.count_failed_handshake();
                 }
             };
             let caller = secured.caller();
             match secured {
                 Secured::Plain(stream) => {
-                    let stream = Patient::new(stream, desk);
+                    let stream = WriteTimeout::new(stream, shared);
                     answer(&http, stream, router, caller, watcher).await;
                 }
                 Secured::Tls(stream) => {
-                    let stream = Patient::new(stream, desk);
+                    let stream = WriteTimeout::new(stream, shared);
                     answer(&http, stream, router, caller, watcher).await;
                 }
             }
@@ -362,7 +362,7 @@ async fn serve_until(
         });
     }
     drop(listener);
-    if let Some(elector) = desk.elector()
+    if let Some(elector) = shared.elector()
         && !electing.is_finished()
     {
         elector.stop();
@@ -392,9 +392,9 @@ async fn answer(
 }
 
 /// Takes part in the election, if there is one.
-async fn elect(desk: Arc<Desk>) {
-    if let Some(elector) = desk.elector() {
-        return Arc::clone(elector).run(desk.clone()).await;
+async fn elect(shared: Arc<SharedCore>) {
+    if let Some(elector) = shared.elector() {
+        return Arc::clone(elector).run(shared.clone()).await;
     }
     std::future::pending().await
 }
@@ -418,11 +418,11 @@ async fn accept(
 }
 
 /// Keeps the time for the core. Never ends.
-async fn tick(desk: &Desk) {
+async fn tick(shared: &SharedCore) {
     loop {
-        tokio::time::sleep(desk.until_deadline().await).await;
-        // A state that cannot be saved is told by the desk and tried again with the next call.
-        let _ = desk
+        tokio::time::sleep(shared.until_deadline().await).await;
+        // A state that cannot be saved is told by the shared core and tried again with the next call.
+        let _ = shared
             .decide(|core, now| {
                 if core.poll_deadline() <= now.monotonic {
                     core.handle_timeout(now);
@@ -433,9 +433,9 @@ async fn tick(desk: &Desk) {
 }
 
 /// Says hello to servers that are not heard of, as often as the core looks who is silent. Never ends.
-async fn reach_unheard(desk: &Arc<Desk>) {
+async fn reach_unheard(shared: &Arc<SharedCore>) {
     loop {
-        tokio::time::sleep(desk.reach_unheard().await).await;
+        tokio::time::sleep(shared.reach_unheard().await).await;
     }
 }
 

@@ -5,23 +5,23 @@ use axum::extract::{Json, Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use crate::answer::{Shared, bad_body, error, told, unsaved};
-use crate::desk::Unsaved;
+use crate::answer::{Shared, bad_body, error, respond, unsaved};
+use crate::shared_core::Unsaved;
 use evenkeel_coordinator_core::{DrainRefusal, DrainRequest, RemoveRefusal};
 
-pub(crate) async fn list(State(desk): Shared) -> Response {
-    told(desk.look(|core, now| core.servers(now.monotonic)).await)
+pub(crate) async fn list(State(shared): Shared) -> Response {
+    respond(shared.look(|core, now| core.servers(now.monotonic)).await)
 }
 
 pub(crate) async fn remove(
-    State(desk): Shared,
+    State(shared): Shared,
     name: Result<Path<String>, PathRejection>,
 ) -> Response {
     let Ok(Path(name)) = name else {
         let text = "the path should name a server";
         return error(StatusCode::BAD_REQUEST, "bad_name", text.to_owned());
     };
-    let removed = desk.decide(|core, now| core.remove_server(now, &name));
+    let removed = shared.decide(|core, now| core.remove_server(now, &name));
     match removed.await {
         Ok(Ok(view)) => Json(view).into_response(),
         Ok(Err(refusal)) => {
@@ -37,14 +37,14 @@ pub(crate) async fn remove(
 }
 
 pub(crate) async fn drain(
-    State(desk): Shared,
+    State(shared): Shared,
     body: Result<Json<DrainRequest>, JsonRejection>,
 ) -> Response {
     let request = match body {
         Ok(Json(request)) => request,
-        Err(rejection) => return bad_body(&desk, &rejection),
+        Err(rejection) => return bad_body(&shared, &rejection),
     };
-    let drained = desk
+    let drained = shared
         .decide(|core, now| core.handle_drain(now, &request))
         .await;
     match drained {
@@ -61,6 +61,6 @@ pub(crate) async fn drain(
     }
 }
 
-pub(crate) async fn drains(State(desk): Shared) -> Response {
-    told(desk.look(|core, now| core.drains(now.monotonic)).await)
+pub(crate) async fn drains(State(shared): Shared) -> Response {
+    respond(shared.look(|core, now| core.drains(now.monotonic)).await)
 }

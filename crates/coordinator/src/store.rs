@@ -1,4 +1,4 @@
-//! Where the state is kept: one small interface, so that the desk does not know whether it is a file or etcd.
+//! Where the state is kept: one small interface, so that the shared core does not know whether it is a file or etcd.
 
 use std::fmt;
 use std::future::Future;

@@ -1,7 +1,7 @@
 //! What the page is told each second: one snapshot, made once for all who look, as server-sent events.
 //!
 //! Nothing is made while nobody looks. Who reads too slowly misses snapshots and never gets an old one; who reads nothing at all is
-//! [given up](crate::patient).
+//! [given up](crate::write_timeout).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,29 +15,29 @@ use tokio::time::MissedTickBehavior;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
 
-use crate::answer::{Shared, error, told};
+use crate::answer::{Shared, error, respond};
 use crate::audience::VIEWERS_MAX;
-use crate::desk::{Desk, Unsaved};
+use crate::shared_core::{SharedCore, Unsaved};
 use evenkeel_coordinator_core::Snapshot;
 
 /// Time between two snapshots: that between two columns of the history.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// One snapshot.
-pub(crate) async fn snapshot(State(desk): Shared) -> Response {
-    told(desk.look(|core, now| core.snapshot(now)).await)
+pub(crate) async fn snapshot(State(shared): Shared) -> Response {
+    respond(shared.look(|core, now| core.snapshot(now)).await)
 }
 
 /// Snapshots until the viewer hangs up, or this coordinator does not lead any more.
-pub(crate) async fn snapshots(State(desk): Shared) -> Response {
-    let Some(seat) = desk.audience().take_seat() else {
-        desk.count_refused_viewer();
+pub(crate) async fn snapshots(State(shared): Shared) -> Response {
+    let Some(seat) = shared.audience().take_seat() else {
+        shared.count_refused_viewer();
         let message = format!("{VIEWERS_MAX} look already; close a page somewhere");
         return error(StatusCode::SERVICE_UNAVAILABLE, "too_many_viewers", message);
     };
-    let (receiver, is_first) = desk.audience().join();
+    let (receiver, is_first) = shared.audience().join();
     if is_first {
-        tokio::spawn(make_events(desk));
+        tokio::spawn(make_events(shared));
     }
     let events = WatchStream::new(receiver).filter_map(move |event| {
         let _kept_until_the_end = &seat;
@@ -52,17 +52,17 @@ pub(crate) async fn snapshots(State(desk): Shared) -> Response {
 }
 
 /// Makes events for as long as anybody looks.
-async fn make_events(desk: Arc<Desk>) {
+async fn make_events(shared: Arc<SharedCore>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if !desk.audience().is_there() {
+        if !shared.audience().is_there() {
             return;
         }
-        match desk.look(|core, now| core.snapshot(now)).await {
-            Ok(snapshot) => desk.audience().tell(event(&snapshot)),
-            Err(Unsaved) => return desk.audience().dismiss(),
+        match shared.look(|core, now| core.snapshot(now)).await {
+            Ok(snapshot) => shared.audience().tell(event(&snapshot)),
+            Err(Unsaved) => return shared.audience().dismiss(),
         }
     }
 }

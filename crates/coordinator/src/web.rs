@@ -6,7 +6,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use std::sync::Arc;
 
-use crate::desk::Desk;
+use crate::shared_core::SharedCore;
 
 /// Everything comes from here, and nobody may show the page within his own, where a click on its buttons would be another's.
 const POLICY: &str =
@@ -37,8 +37,8 @@ const FILES: [(&str, &str, &[u8]); 4] = [
 ];
 
 /// The page's paths.
-pub(crate) fn routes(router: Router<Arc<Desk>>) -> Router<Arc<Desk>> {
-    let route = |router: Router<Arc<Desk>>,
+pub(crate) fn routes(router: Router<Arc<SharedCore>>) -> Router<Arc<SharedCore>> {
+    let route = |router: Router<Arc<SharedCore>>,
                  (path, kind, bytes): (&str, &'static str, &'static [u8])| {
         let answer = move || async move { (headers(kind), bytes).into_response() };
         router.route(path, get(answer))
@@ -61,14 +61,18 @@ fn headers(kind: &'static str) -> [(HeaderName, HeaderValue); 5] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_control::access::Standing;
+    use evenkeel_control::access::AccessLevel;
 
     #[test]
     fn the_page_is_small_and_needs_no_token_to_be_loaded() {
         let bytes: usize = FILES.iter().map(|(_, _, bytes)| bytes.len()).sum();
         assert!(bytes < 300_000, "{bytes}");
         for (path, ..) in FILES {
-            assert_eq!(Standing::needed("GET", path), Standing::Anybody, "{path}");
+            assert_eq!(
+                AccessLevel::needed("GET", path),
+                AccessLevel::Anybody,
+                "{path}"
+            );
         }
         let index = std::str::from_utf8(FILES[0].2).unwrap();
         for (path, ..) in &FILES[1..] {

@@ -21,7 +21,7 @@ const EXIT_BAD_USAGE: u8 = 2;
 /// The name that stands for all experiments.
 const ALL_NAMES: &str = "all";
 
-/// Carries out the command and returns the exit code: 0 fine, 1 failed, 2 bad usage. A claim that does not
+/// Executes the command and returns the exit code: 0 fine, 1 failed, 2 bad usage. A claim that does not
 /// hold is a result, not a failure.
 pub fn execute(command: &ExperimentCommand) -> u8 {
     let done = match command {

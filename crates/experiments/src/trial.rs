@@ -54,7 +54,7 @@ pub(crate) fn max_to_mean(loads: &[f64]) -> f64 {
 
 /// Something that load can be put on.
 pub trait Subject {
-    /// Puts so many requests a second on it, for as long as it takes to judge them.
+    /// Puts this many requests a second on it, for as long as it takes to judge them.
     ///
     /// # Errors
     /// When it cannot be measured at all; a server that is overloaded is no error.

@@ -21,13 +21,13 @@ pub struct RecentRequests {
 /// One request in [`RecentRequests`].
 pub const RECENT_UNIT: u32 = 64;
 
-/// Slots of [`RecentRequests`] are 2 to the power of so many nanoseconds, 67 ms.
+/// Slots of [`RecentRequests`] are 2 to the power of this many nanoseconds, 67 ms.
 const RECENT_SLOT_BITS: u32 = 26;
 
 /// With each slot this part of what was counted is forgotten.
 const RECENT_FORGOTTEN_DIVISOR: u32 = 8;
 
-/// After so many slots nothing is left.
+/// After this many slots nothing is left.
 const RECENT_SLOTS: u32 = 256;
 
 impl RecentRequests {
@@ -71,7 +71,7 @@ pub fn burden(recent: u32, unanswered: usize) -> usize {
     recent.saturating_mul(unanswered.saturating_add(UNANSWERED_FREE))
 }
 
-/// So many unanswered requests are as good as none. One more than that weighs as much as so much more sent
+/// This many unanswered requests are as good as none. One more than that weighs as much as this much more sent
 /// lately, in relation.
 const UNANSWERED_FREE: usize = 8;
 

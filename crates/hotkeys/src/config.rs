@@ -22,7 +22,7 @@ pub fn ssm_entries(workers: usize) -> usize {
     (SSM_ENTRIES_PER_SERVER / workers.max(1)).max(SSM_ENTRIES_PER_WORKER_MIN)
 }
 
-/// Reads that a worker looks at in a slot if it has so many, unless its sampling is fixed. A key with a
+/// Reads that a worker looks at in a slot if it has this many, unless its sampling is fixed. A key with a
 /// hundredth of them is then seen ten times, and 2,000 looks a second cost a busy worker nothing.
 pub const SAMPLES_PER_SLOT: f64 = 1000.0;
 
@@ -58,7 +58,7 @@ pub enum Mode {
 }
 
 /// How many reads a write outweighs (S3). The paper's nine where each write is held until no copy can be read. With leases a
-/// written value is sent to a copy once for as many reads as [`HotKeysConfig::reads_per_store`] says, so that a key with so many
+/// written value is sent to a copy once for as many reads as [`HotKeysConfig::reads_per_store`] says, so that a key with this many
 /// reads to a write still gains.
 pub fn write_weight(consistency: Consistency) -> f64 {
     match consistency {
@@ -247,7 +247,7 @@ pub enum ConfigError {
     },
 }
 
-/// Probability with which to look at a read when there were so many requests in a slot.
+/// Probability with which to look at a read when there were this many requests in a slot.
 pub(super) fn sampling_for(fixed: Option<f64>, requests: f64) -> f64 {
     fixed.unwrap_or_else(|| (SAMPLES_PER_SLOT / requests.max(1.0)).clamp(SAMPLING_MIN, 1.0))
 }

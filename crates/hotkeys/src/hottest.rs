@@ -16,13 +16,13 @@ use crate::sketch::TopKeys;
 /// a count misses 0.2 % at most.
 const COUNTERS: usize = 256;
 
-/// Requests that are looked at in a slot, if there are so many.
+/// Requests that are looked at in a slot, if there are this many.
 const SAMPLES_PER_SLOT: f64 = 500.0;
 
 /// The part that is looked at in any case.
 const SAMPLING_MIN: f64 = 0.002;
 
-/// After so long counts are halved.
+/// After this long counts are halved.
 pub const HALVED_AFTER: Duration = Duration::from_secs(5);
 
 /// Halvings after which nothing is left of a count, however long nobody has looked at the clock.
@@ -222,7 +222,7 @@ mod tests {
     use evenkeel_types::random::SplitMix64;
     use std::collections::BTreeMap;
 
-    /// Asks by Zipf's law at that rate for so long, one of ten requests a write, and gives what was really asked.
+    /// Asks by Zipf's law at that rate for this long, one of ten requests a write, and gives what was really asked.
     fn ask(
         hottest: &mut Hottest,
         random: &mut SplitMix64,

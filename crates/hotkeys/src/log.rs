@@ -19,7 +19,7 @@ use evenkeel_balance::load::LOAD_TIME_CONSTANT;
 /// change all the time.
 pub const LOG_ENTRIES_MAX: usize = 128;
 
-/// How long after something was done its effect is measured: loads are averages, and after so long
+/// How long after something was done its effect is measured: loads are averages, and after this long
 /// one has gone more than nine tenths of the way to what it is.
 pub const EFFECT_AFTER: Duration = Duration::from_secs(5);
 
@@ -27,7 +27,7 @@ const _: () = assert!(EFFECT_AFTER.as_millis() > 3 * LOAD_TIME_CONSTANT.as_milli
 
 /// What was done, or would have been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Deed {
+pub enum HotKeyAction {
     /// A key gets replicas.
     Promoted,
     /// A key gets more of them.
@@ -40,14 +40,14 @@ pub enum Deed {
     WouldRetire,
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for HotKeyAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Deed::Promoted => "promoted",
-            Deed::Widened => "widened",
-            Deed::Retired => "retired",
-            Deed::WouldPromote => "would_promote",
-            Deed::WouldRetire => "would_retire",
+            HotKeyAction::Promoted => "promoted",
+            HotKeyAction::Widened => "widened",
+            HotKeyAction::Retired => "retired",
+            HotKeyAction::WouldPromote => "would_promote",
+            HotKeyAction::WouldRetire => "would_retire",
         })
     }
 }
@@ -74,7 +74,7 @@ pub struct LogEntry {
     /// When.
     pub at: Instant,
     /// What was done.
-    pub deed: Deed,
+    pub action: HotKeyAction,
     /// Why.
     pub cause: Event,
     /// The key.
@@ -94,7 +94,7 @@ pub struct LogEntry {
 }
 
 impl LogEntry {
-    /// What the worker should serve with so many replicas of the key, if all else stays as it was:
+    /// What the worker should serve with this many replicas of the key, if all else stays as it was:
     /// each of the γ + 1 copies gets an equal part of the key's reads.
     pub fn expected(&self) -> f64 {
         let home_part = |gamma: u8| 1.0 / (f64::from(gamma) + 1.0);
@@ -104,7 +104,10 @@ impl LogEntry {
 
     /// Whether anything was really done.
     fn is_done(&self) -> bool {
-        !matches!(self.deed, Deed::WouldPromote | Deed::WouldRetire)
+        !matches!(
+            self.action,
+            HotKeyAction::WouldPromote | HotKeyAction::WouldRetire
+        )
     }
 }
 
@@ -164,11 +167,11 @@ impl Log {
 mod tests {
     use super::*;
 
-    fn entry(ms: u64, deed: Deed, gammas: (u8, u8)) -> LogEntry {
+    fn entry(ms: u64, action: HotKeyAction, gammas: (u8, u8)) -> LogEntry {
         LogEntry {
             number: 0,
             at: Instant::from_millis(ms),
-            deed,
+            action,
             cause: Event::Promoted,
             key: b"k".to_vec(),
             gamma_before: gammas.0,
@@ -186,13 +189,13 @@ mod tests {
 
     #[test]
     fn what_is_expected_follows_from_the_parts_of_the_copies() {
-        let expected = |gammas| entry(0, Deed::Promoted, gammas).expected();
+        let expected = |gammas| entry(0, HotKeyAction::Promoted, gammas).expected();
         assert_eq!(expected((0, 3)), 2000.0 - 900.0);
         assert_eq!(expected((1, 3)), 2000.0 - 300.0);
         assert_eq!(expected((3, 0)), 2000.0 + 900.0);
         let outweighed = LogEntry {
             rate: -50.0,
-            ..entry(0, Deed::Retired, (3, 0))
+            ..entry(0, HotKeyAction::Retired, (3, 0))
         };
         assert_eq!(outweighed.expected(), 2000.0);
     }
@@ -200,9 +203,9 @@ mod tests {
     #[test]
     fn effects_are_measured_once_and_of_what_was_done_alone() {
         let mut log = Log::default();
-        log.push(entry(0, Deed::Promoted, (0, 1)));
-        log.push(entry(1000, Deed::WouldPromote, (0, 1)));
-        log.push(entry(2000, Deed::Retired, (1, 0)));
+        log.push(entry(0, HotKeyAction::Promoted, (0, 1)));
+        log.push(entry(1000, HotKeyAction::WouldPromote, (0, 1)));
+        log.push(entry(2000, HotKeyAction::Retired, (1, 0)));
         let seen = |served| Loads {
             served,
             ..Loads::default()
@@ -221,7 +224,7 @@ mod tests {
         let mut log = Log::default();
         let all = LOG_ENTRIES_MAX as u64 + 10;
         for i in 0..all {
-            log.push(entry(i, Deed::Promoted, (0, 1)));
+            log.push(entry(i, HotKeyAction::Promoted, (0, 1)));
         }
         assert_eq!(log.counts(), (all, 10));
         assert_eq!(log.entries().next().map(|e| e.number), Some(11));

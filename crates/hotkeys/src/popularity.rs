@@ -79,7 +79,7 @@ impl Popularity {
         f64::from(self.average)
     }
 
-    /// Standard error of [`per_slot`](Self::per_slot), if each read that was seen was counted as so many: by Poisson's
+    /// Standard error of [`per_slot`](Self::per_slot), if each read that was seen was counted as this many: by Poisson's
     /// law, of a key that has been as popular for four slots. 0 where writes outweigh reads.
     pub(crate) fn error(&self, counted_as: f64) -> f64 {
         if self.average <= 0.0 {
@@ -228,7 +228,7 @@ mod tests {
         let seed = 0x5eed_0078;
         println!("seed {seed:#x}");
         let mut random = SplitMix64::new(seed);
-        // So many reads in a slot, of which each is seen with that probability.
+        // This many reads in a slot, of which each is seen with that probability.
         for (reads, probability) in [(2_000, 0.001), (2_000, 0.01), (100, 0.5)] {
             let mut popularity = Popularity::default();
             let (mut squares, mut errors) = (0.0, 0.0);

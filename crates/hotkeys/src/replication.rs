@@ -72,7 +72,7 @@ pub(crate) struct Hold {
 
 /// What a message asks of a shadow worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Errand {
+pub(crate) enum ReplicaOp {
     /// To serve this value.
     Store,
     /// To serve nothing until the next store.
@@ -91,7 +91,7 @@ pub(crate) struct Replication {
     pub(crate) epoch: Epoch,
     /// Counts writes, from 1.
     pub(crate) round: u64,
-    /// When the oldest write was carried out that some shadow worker has not confirmed.
+    /// When the oldest write was executed that some shadow worker has not confirmed.
     pub(crate) behind_since: Option<Instant>,
     /// Whether the key was deleted in the newest round.
     pub(crate) gone: bool,
@@ -118,14 +118,14 @@ pub(crate) struct Shadow {
     acked: u64,
     /// Newest round that the message under way covers.
     sent: u64,
-    /// When the oldest change was carried out that the message under way covers.
+    /// When the oldest change was executed that the message under way covers.
     unconfirmed_since: Option<Instant>,
-    /// When the oldest change was carried out that no message covers.
+    /// When the oldest change was executed that no message covers.
     unsent_since: Option<Instant>,
     /// The message under way.
     tag: Option<PropagationTag>,
     /// What that asks for.
-    errand: Errand,
+    op: ReplicaOp,
     /// Whether the shadow worker may hold a value that it serves: it was sent one and has not confirmed
     /// since that it has none.
     is_readable: bool,
@@ -170,7 +170,7 @@ impl Replication {
             unconfirmed_since: None,
             unsent_since: None,
             tag: None,
-            errand: Errand::Store,
+            op: ReplicaOp::Store,
             // What a former home may have left there nobody has a lease for.
             is_readable: false,
             owed_since: Some(now),
@@ -213,7 +213,7 @@ impl Replication {
         self.shadows.iter().all(|shadow| shadow.acked > 0)
     }
 
-    /// When the oldest change was carried out that some copy may lack, if there is one.
+    /// When the oldest change was executed that some copy may lack, if there is one.
     pub(crate) fn differs_since(&self) -> Option<Instant> {
         let differing = self.shadows.iter().filter_map(Shadow::differs_since);
         differing.min()
@@ -297,13 +297,13 @@ impl Replication {
         let (round, gone) = (self.round, self.gone);
         let shadow = &mut self.shadows[usize::from(shadow)];
         shadow.tag = None;
-        if shadow.errand != Errand::Store {
+        if shadow.op != ReplicaOp::Store {
             shadow.is_readable = false;
         }
         if all {
             shadow.acked = round;
             (shadow.unconfirmed_since, shadow.unsent_since) = (None, None);
-        } else if shadow.errand != Errand::Block || gone {
+        } else if shadow.op != ReplicaOp::Block || gone {
             // Of a deleted key a blocked replica is all that there is to have.
             shadow.acked = shadow.sent;
             shadow.unconfirmed_since = None;
@@ -366,7 +366,7 @@ impl Replication {
             (shadow.retry_at, shadow.refused, shadow.renew, shadow.queued).hash(state);
             let under_way = shadow
                 .tag
-                .map(|_| (shadow.sent == self.round, shadow.errand as u8));
+                .map(|_| (shadow.sent == self.round, shadow.op as u8));
             under_way.hash(state);
         }
     }
@@ -383,7 +383,7 @@ impl Shadow {
         }
     }
 
-    /// When the oldest change was carried out that the copy may lack.
+    /// When the oldest change was executed that the copy may lack.
     fn differs_since(&self) -> Option<Instant> {
         self.unconfirmed_since.or(self.unsent_since)
     }
@@ -400,13 +400,13 @@ impl Shadow {
     }
 
     /// A message leaves that carries what the key is now, in `round`.
-    pub(crate) fn depart(&mut self, tag: PropagationTag, round: u64, errand: Errand) {
+    pub(crate) fn depart(&mut self, tag: PropagationTag, round: u64, op: ReplicaOp) {
         self.tag = Some(tag);
-        self.errand = errand;
-        self.is_readable |= errand == Errand::Store;
+        self.op = op;
+        self.is_readable |= op == ReplicaOp::Store;
         self.sent = round;
         self.unconfirmed_since = self.differs_since();
         self.unsent_since = None;
-        self.renew &= errand == Errand::Block;
+        self.renew &= op == ReplicaOp::Block;
     }
 }

@@ -150,7 +150,7 @@ impl TopKeys {
         self.writes.push(0.0);
     }
 
-    /// Takes so many reads from every counter.
+    /// Takes this many reads from every counter.
     fn set_off(&mut self, reads: f64) {
         for at in (0..self.reads.len()).rev() {
             if self.reads[at] <= reads {

@@ -1,7 +1,7 @@
 //! Programs that others start: those that are measured, those of `evenkeel up`, those of tests.
 //!
 //! Two threads read standard output and standard error to their ends, so that a chatty program never blocks on a full
-//! pipe. They keep the last lines, find the line that says that the program is ready, and wake whoever waits for one.
+//! pipe. They keep the last lines, find the line that says that the program is ready, and wake anyone who waits for one.
 //!
 //! A program that ends before it is ready is [`Refused`], with what it said. One that is dropped is killed and reaped.
 

@@ -58,13 +58,17 @@ impl Said {
             ready_prefix,
         });
         if let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) {
-            said.hear(out, Stream::Out)?;
-            said.hear(err, Stream::Err)?;
+            said.handle(out, Stream::Out)?;
+            said.handle(err, Stream::Err)?;
         }
         Ok(said)
     }
 
-    fn hear(self: &Arc<Said>, pipe: impl Read + Send + 'static, stream: Stream) -> io::Result<()> {
+    fn handle(
+        self: &Arc<Said>,
+        pipe: impl Read + Send + 'static,
+        stream: Stream,
+    ) -> io::Result<()> {
         let said = self.clone();
         said.state().open += 1;
         let read = move || {

@@ -1,7 +1,7 @@
 //! What callers show to coordinators, and by what they know them.
 //!
 //! A token goes with every call to the coordinators that a program was given, and to the leader that one of
-//! them names. That one is no stranger: over TLS it needs a certificate of the same authority, and whoever could
+//! them names. That one is no stranger: over TLS it needs a certificate of the same authority, and anyone who could
 //! answer in a coordinator's place without TLS has heard the token already. From `https://` nobody is sent on to
 //! `http://`.
 //!

@@ -113,7 +113,7 @@ impl ApiClient {
         })
     }
 
-    /// The same client, but for calls that take at most so long where a second is usual.
+    /// The same client, but for calls that take at most this long where a second is usual.
     pub fn with_timeout(mut self, limit: Duration) -> Self {
         self.line = Line::new(&self.access, limit);
         self
@@ -158,7 +158,7 @@ impl ApiClient {
         self.get("/api/v1/servers")
     }
 
-    /// The loads of servers, workers and cachelets; of the last two at most so many each.
+    /// The loads of servers, workers and cachelets; of the last two at most this many each.
     ///
     /// # Errors
     ///
@@ -171,7 +171,7 @@ impl ApiClient {
         self.get(&format!("/api/v1/cachelets?sort={sort}&limit={most}"))
     }
 
-    /// The loads of the last seconds, a column each, at most so many.
+    /// The loads of the last seconds, a column each, at most this many.
     ///
     /// # Errors
     ///
@@ -501,7 +501,7 @@ impl ApiClient {
         self.call(|endpoint| self.line.delete(endpoint, &path))
     }
 
-    /// What the coordinator thinks of the loads, and its newest plans, at most so many.
+    /// What the coordinator thinks of the loads, and its newest plans, at most this many.
     ///
     /// # Errors
     ///
@@ -528,7 +528,7 @@ impl ApiClient {
         self.get(&format!("/api/v1/plans/{id}"))
     }
 
-    /// Lets a plan be carried out; returns it as it is then.
+    /// Lets a plan be executed; returns it as it is then.
     ///
     /// # Errors
     ///

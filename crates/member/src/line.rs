@@ -79,7 +79,7 @@ impl Means {
 }
 
 impl Line {
-    /// A line on which an answer is awaited for so long at most.
+    /// A line on which an answer is awaited for this long at most.
     pub(crate) fn new(access: &Access, patience: Duration) -> Line {
         let means = Means::new(&access.shown(), patience);
         Line {

@@ -46,7 +46,7 @@ const COORDINATORS_MAX: usize = 16;
 /// behind by one change of leaders.
 pub(crate) const REDIRECTS_MAX: usize = 2;
 
-/// A member that was told for so long that its name is another's gives up: whoever held it before a restart is known to have ended
+/// A member that was told for so long that its name is another's gives up: anyone who held it before a restart is known to have ended
 /// much earlier, unless the coordinator is patient. Who starts it again and again does so at this pace.
 const NAME_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -394,7 +394,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         }
     }
 
-    /// Whom to ask in this round: the one that answered last, which need not be in the list, and then the list
+    /// The coordinators to ask in this round: the one that answered last, which need not be in the list, and then the list
     /// in turn from there on.
     fn turns(&self) -> VecDeque<Endpoint> {
         let preferred = self.preferred.as_ref();

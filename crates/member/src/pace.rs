@@ -48,7 +48,7 @@ impl Orders {
         self.lock().leave
     }
 
-    /// Waits for an order, at most so long. Returns whether to stop.
+    /// Waits for an order, at most this long. Returns whether to stop.
     pub(crate) fn wait(&self, at_most: Duration) -> bool {
         let until = Instant::now() + at_most;
         let mut order = self.lock();

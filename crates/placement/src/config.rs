@@ -1,4 +1,4 @@
-//! What a placement is made of: servers, and by which rule keys are dealt to them.
+//! What a placement is made of: servers, and by which rule keys are distributed to them.
 //!
 //! Names are those of libmemcached's and twemproxy's documentation, so that a setting can be carried
 //! over word by word. [`PlacementConfig::check`] refuses what cannot be meant, and says which server
@@ -64,14 +64,6 @@ impl Server {
             (None, port) => format!("{}:{port}", self.host),
         }
     }
-
-    /// What people know it by: as its identity, but with the port, which ever it is.
-    fn written(&self) -> String {
-        match &self.name {
-            Some(name) => name.clone(),
-            None => format!("{}:{}", self.host, self.port),
-        }
-    }
 }
 
 impl FromStr for Server {
@@ -120,7 +112,7 @@ impl FromStr for Server {
 )]
 pub struct BadServer(String);
 
-/// By which rule keys are dealt to servers.
+/// By which rule keys are distributed to servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "&'static str")]
 pub enum Distribution {
@@ -327,8 +319,7 @@ impl PlacementConfig {
                     distribution: self.distribution,
                 });
             }
-            if !identities.insert(identity) {
-                let server = server.written();
+            if let Some(server) = identities.replace(identity) {
                 return Err(PlacementError::Duplicate { server });
             }
         }
@@ -475,7 +466,7 @@ mod tests {
             assert_eq!(read, distribution);
         }
         let error = serde_json::from_str::<Distribution>("\"maglev\"").unwrap_err();
-        let expected = "distribution \"maglev\" is none of ketama, ketama_weighted, tw";
+        let expected = "distribution \"maglev\" is not one of ketama, ketama_weighted, tw";
         assert!(error.to_string().starts_with(expected), "{error}");
         let tag: HashTag = serde_json::from_str("\"{}\"").unwrap();
         assert_eq!(serde_json::to_string(&tag).unwrap(), "\"{}\"");

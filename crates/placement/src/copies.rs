@@ -240,7 +240,7 @@ mod tests {
     }
 
     /// Of 16 equal servers each has its share of every further place within 10 %, and pairs of home and first copy
-    /// hold between 1/1.5 and 1.5 of an even share. Homes are dealt evenly here: how even they are is the pool's affair.
+    /// hold between 1/1.5 and 1.5 of an even share. Homes are distributed evenly here: how even they are is the pool's affair.
     #[test]
     fn places_and_pairs_are_even() {
         const KEYS: u32 = 400_000;

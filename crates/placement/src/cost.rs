@@ -4,7 +4,7 @@
 //! request for M items of N servers asks each with probability W(N, M): so more servers bring more transactions, and
 //! hardly more requests a second. That is the multi-get hole.
 
-/// W(N, M): a request for so many items, each equally likely on each server, asks a given server with this
+/// W(N, M): a request for this many items, each equally likely on each server, asks a given server with this
 /// probability.
 pub fn asked(servers: u32, items: u32) -> f64 {
     1.0 - (1.0 - 1.0 / f64::from(servers)).powf(f64::from(items))
@@ -30,7 +30,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// What so many transactions with so many items cost together.
+    /// What this many transactions with this many items cost together.
     pub fn of(self, transactions: f64, items: f64) -> f64 {
         self.transaction * transactions + self.item * items
     }

@@ -2,7 +2,7 @@
 
 /// A name that is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {given:?} is none of {known}")]
+#[error("{what} {given:?} is not one of {known}")]
 pub struct UnknownName {
     what: &'static str,
     given: String,

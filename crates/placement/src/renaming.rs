@@ -171,7 +171,7 @@ mod tests {
     use evenkeel_types::map::MapDocument;
     use evenkeel_types::random::SplitMix64;
 
-    /// A map of `servers` servers of 1 to 3 workers, cachelets dealt at random, `down` of them down.
+    /// A map of `servers` servers of 1 to 3 workers, cachelets distributed at random, `down` of them down.
     fn random_map(random: &mut SplitMix64, servers: u16, down: u16) -> ClusterMap {
         let mut list: Vec<ServerEntry> = (0..servers)
             .map(|i| ServerEntry::new(3 * i + 1, "h", 1, vec![2; 1 + random.below(3) as usize]))

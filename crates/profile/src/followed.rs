@@ -8,7 +8,7 @@ use core::hash::{BuildHasher, Hash};
 use foldhash::quality::FixedState;
 use std::collections::HashMap;
 
-/// At most so many things with what is known of each.
+/// At most this many things with what is known of each.
 #[derive(Debug)]
 pub(crate) struct Followed<K, V> {
     entries: HashMap<K, V, FixedState>,
@@ -80,7 +80,7 @@ mod tests {
                     assert!(followed.entries.len() <= entries_max);
                 }
             }
-            // Whoever is left was never dropped.
+            // Anyone who is left was never dropped.
             assert!(followed.iter().all(|(_, times)| *times == 4));
             let count = followed.iter().count() as u64 * followed.one_of();
             let about = count as f64 / things as f64;

@@ -1,7 +1,7 @@
 //! Several profiles read as one: those of all proxies of a site, for instance.
 //!
 //! Racks and pools are the same if their names are; they get new numbers. Records come in the order of their times as far as each file is
-//! in order. The files must be sampled alike: whoever mixes one page in ten with one in a hundred knows neither.
+//! in order. The files must be sampled alike: anyone who mixes one page in ten with one in a hundred knows neither.
 
 use crate::head::{Head, RackOfHead};
 use crate::reader::{ReadError, Reader};

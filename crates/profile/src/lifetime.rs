@@ -15,7 +15,7 @@ impl Lifetime {
     /// Bits that it takes.
     pub(crate) const BITS: u32 = 12;
 
-    /// Of so many seconds; more than 2³¹ − 1 count as so many, none as one.
+    /// Of this many seconds; more than 2³¹ − 1 count as this many, none as one.
     pub fn of_seconds(seconds: u32) -> Self {
         let seconds = seconds.clamp(1, i32::MAX as u32);
         let exponent = seconds.ilog2();

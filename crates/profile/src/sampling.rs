@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sampling {
-    /// Whoever has the same seed picks the same.
+    /// Anyone who has the same seed picks the same.
     pub seed: u64,
-    /// One of so many pages of sessions.
+    /// One of this many pages of sessions.
     pub pages: u32,
-    /// One of so many keys.
+    /// One of this many keys.
     pub keys: u32,
 }
 
@@ -46,7 +46,7 @@ impl Sampling {
 fn picks(mixed: u64, one_of: u32) -> bool {
     match one_of {
         0 => false,
-        // Whether it is in the first of so many parts of all numbers, without a division.
+        // Whether it is in the first of this many parts of all numbers, without a division.
         one_of => (u128::from(mixed) * u128::from(one_of)) >> 64 == 0,
     }
 }

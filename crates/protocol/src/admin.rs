@@ -227,7 +227,7 @@ pub enum DebugTime {
     Pause,
     /// `r`: it goes on from where it stands.
     Resume,
-    /// It moves on by so many seconds.
+    /// It moves on by this many seconds.
     Advance(u32),
 }
 

@@ -135,7 +135,7 @@ impl Sasl {
         }
     }
 
-    /// Takes `sasl auth`, or with `is_step` `sasl step`. Whoever was known is so no longer unless the
+    /// Takes `sasl auth`, or with `is_step` `sasl step`. Anyone who was known is so no longer unless the
     /// new credentials are right.
     pub fn take(
         &mut self,

@@ -115,7 +115,7 @@ pub enum Migrate {
         /// Epoch from which on the contents have gone on without a break.
         since: Epoch,
     },
-    /// `activate <version>`: everything was sent; serve whoever comes.
+    /// `activate <version>`: everything was sent; serve anyone who comes.
     Activate {
         /// The newest version that the source has given.
         newest: Version,

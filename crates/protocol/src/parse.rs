@@ -36,7 +36,7 @@ pub enum RequestOutcome<'a> {
         /// The least length of the buffer at which asking again can help. More than the buffer has.
         total: usize,
     },
-    /// A request that cannot be carried out.
+    /// A request that cannot be executed.
     Refused {
         /// What to answer, and what to forget.
         refusal: Refusal<'a>,
@@ -52,7 +52,7 @@ pub enum RequestOutcome<'a> {
     },
 }
 
-/// A request that cannot be carried out.
+/// A request that cannot be executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal<'a> {
     /// What to answer; empty when the client wants no answer.

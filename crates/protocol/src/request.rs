@@ -133,7 +133,7 @@ pub enum StoreVerb {
     Cas(u64),
 }
 
-/// Words for the operator, which the wire format knows and a server may or may not carry out;
+/// Words for the operator, which the wire format knows and a server may or may not execute;
 /// [`admin`](crate::admin) reads what follows them.
 /// [`Admin::answer_without_feature`] is what memcached says where it has nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ pub const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
 pub const DELETED: &[u8] = b"DELETED\r\n";
 /// An item got a new exptime.
 pub const TOUCHED: &[u8] = b"TOUCHED\r\n";
-/// An administrative command was carried out.
+/// An administrative command was executed.
 pub const OK: &[u8] = b"OK\r\n";
 /// The last line of an answer of several lines.
 pub const END: &[u8] = b"END\r\n";
@@ -87,7 +87,7 @@ pub const MEMLIMIT_TOO_SMALL: &[u8] = b"MEMLIMIT_TOO_SMALL cannot set maxbytes t
 /// `cache_memlimit` in bytes, it seems.
 pub const MEMLIMIT_NOT_MEGABYTES: &[u8] =
     b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n";
-/// `cache_memlimit` that cannot be carried out.
+/// `cache_memlimit` that cannot be executed.
 pub const MEMLIMIT_ADJUST_FAILED: &[u8] =
     b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n";
 /// `refresh_certs` without TLS.

@@ -2,7 +2,7 @@
 //! `make bench-instructions PART=proxy` counts of the whole proxy, less sockets and event loop.
 //!
 //! `CARGO_PROFILE_BENCH_STRIP=false cargo bench -p evenkeel-proxy-core --bench instructions`: functions are found by their
-//! symbols. Needs valgrind and `gungraun-runner` of the library's version. Each function carries out [`REQUESTS`] requests, one after the other; divide by that.
+//! symbols. Needs valgrind and `gungraun-runner` of the library's version. Each function executes [`REQUESTS`] requests, one after the other; divide by that.
 
 #![expect(
     missing_docs,

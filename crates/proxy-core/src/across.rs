@@ -276,7 +276,7 @@ pub(crate) fn found_here(
     }
 }
 
-/// What a request that may change something wants, and its key as it is stored. `None` where it is one that cannot be carried out
+/// What a request that may change something wants, and its key as it is stored. `None` where it is one that cannot be executed
 /// between racks: what it would make of nothing is not stored under a lock, or it chooses a unique.
 pub(crate) fn wish_of<'k>(
     bytes: &'k [u8],

@@ -70,7 +70,7 @@ impl Default for Keeping {
 }
 
 impl Bundles {
-    /// So many copies of each item, its own place included, 2 to [`COPIES_MAX`], among these servers. Fewer where there are fewer servers. Without
+    /// This many copies of each item, its own place included, 2 to [`COPIES_MAX`], among these servers. Fewer where there are fewer servers. Without
     /// `keeping` they are only supposed. O(points): a tenth of a second for a thousand servers.
     ///
     /// With `racks` copies of an item are in different ones, and reads go to the nearest: SDR of "Exploring non-typical memcache architectures for decreased
@@ -108,7 +108,7 @@ impl Bundles {
         Bundles { is_named, ..self }
     }
 
-    /// What a coordinator is told of so many copies. O(servers).
+    /// What a coordinator is told of this many copies. O(servers).
     pub fn wish_of(list: &ServerList, copies: u8, racks: Option<&Racks>) -> BundleWish {
         BundleWish {
             copies,
@@ -142,7 +142,7 @@ impl Bundles {
         self.ring.seeds()
     }
 
-    /// Covers so many of a request's keys by servers that may be asked. `homes` gets the home of each key. `distance` says how far away a server is in
+    /// Covers this many of a request's keys by servers that may be asked. `homes` gets the home of each key. `distance` says how far away a server is in
     /// microseconds, if that is known: it is asked where reads go to the nearest copy.
     pub(crate) fn cover<'k>(
         &self,

@@ -159,7 +159,7 @@ pub(crate) struct Client {
     pub sasl: Sasl,
     /// Which page its application makes; `None` while no requests are recorded.
     pub visit: Option<Box<Visit>>,
-    /// Whether servers have been found out about for it; see `request/speech.rs`.
+    /// Whether servers have been found out about for it; see `request/capability.rs`.
     pub knows_servers: bool,
     /// The error that takes the place of `END` in the multi-get whose keys are being shown.
     pub get_failure: Option<Vec<u8>>,
@@ -260,7 +260,7 @@ impl Client {
         last.is_some_and(|slot| slot >= self.first && self.awaits_before(slot + 1))
     }
 
-    /// Whether so many requests may be sent one after the other, the first of which may:
+    /// Whether this many requests may be sent one after the other, the first of which may:
     /// [`Client::may_ask`] would say so before each.
     #[inline]
     pub fn may_ask_all(&self, count: usize, pause: usize) -> bool {

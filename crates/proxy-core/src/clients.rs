@@ -94,7 +94,7 @@ impl Clients {
     }
 
     /// A server has said who it is, or cannot: hears the clients again that waited for it.
-    pub fn hear_waiting(&mut self, outbox: &mut Outbox) {
+    pub fn handle_waiting(&mut self, outbox: &mut Outbox) {
         for id in mem::take(&mut self.await_greetings) {
             if let Some(client) = self.get_mut(id) {
                 client.stalled = false;

@@ -116,7 +116,7 @@ impl Default for Revision {
 pub struct PoolConfig {
     /// Its name, of its own among the pools.
     pub name: Arc<str>,
-    /// What its servers are, and how keys are dealt out to them.
+    /// What its servers are, and how keys are distributed to them.
     pub kind: PoolKind,
     /// The rest.
     pub settings: PoolSettings,
@@ -239,7 +239,7 @@ pub struct PoolSettings {
     pub warm_fill: bool,
     /// The coordinator that leads the pool's way from there, stage by stage, if one does, or its ring.
     pub follows: Option<MapSource>,
-    /// Whether its hash space follows the load: keys are dealt out by a ring that its coordinator leads. Its list says only which servers
+    /// Whether its hash space follows the load: keys are distributed by a ring that its coordinator leads. Its list says only which servers
     /// there are until that has told a ring.
     pub adaptive: bool,
     /// What stands before the key in the names of its items, where its list's servers know them by [names](evenkeel_schemes::generation) of
@@ -340,9 +340,9 @@ impl ProxyConfig {
 /// What is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLogConfig {
-    /// One of so many requests, on average; 0 for none by chance.
+    /// One of this many requests, on average; 0 for none by chance.
     pub sample: u32,
-    /// Each that took so long or longer, within [`SLOW_LOGGED_PER_SECOND_MAX`](crate::SLOW_LOGGED_PER_SECOND_MAX).
+    /// Each that took this long or longer, within [`SLOW_LOGGED_PER_SECOND_MAX`](crate::SLOW_LOGGED_PER_SECOND_MAX).
     pub slow: Option<Duration>,
     /// Keys are not told, but their hashes.
     pub hash_keys: bool,

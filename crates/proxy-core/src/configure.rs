@@ -65,7 +65,7 @@ fn ways_of(
     ways.collect()
 }
 
-/// From now on requests are carried out by this configuration; those under way are finished by
+/// From now on requests are executed by this configuration; those under way are finished by
 /// the one they were begun by.
 ///
 /// # Panics
@@ -293,7 +293,7 @@ fn former_of(
     }
 }
 
-/// Keys are dealt out by this ring, among its servers.
+/// Keys are distributed by this ring, among its servers.
 pub(crate) fn take_over_ring(
     core: &mut ProxyCore,
     now: Instant,
@@ -353,14 +353,14 @@ fn take_over_servers(
                 backend.room = keeps_copies.then(Room::default);
                 let is_return = left.is_return(&server.host, port);
                 if is_return {
-                    backend.missed.note_unknown();
+                    backend.invalidations.note_unknown();
                 }
                 // The same server, spoken to in another way from now on.
                 let same = at_same_place.and_then(|id| core.backends.get_mut(id));
                 let has_missed = same.is_some();
                 let mut untold: Vec<Vec<u8>> = Vec::new();
                 if let Some(same) = same {
-                    backend.missed = std::mem::take(&mut same.missed);
+                    backend.invalidations = std::mem::take(&mut same.invalidations);
                     untold.extend(same.catch_ups().map(<[u8]>::to_vec));
                 }
                 let backend = core.backends.insert(backend);
@@ -409,7 +409,7 @@ fn keep_used_renames(core: &mut ProxyCore) {
 /// Forgets what was counted of routes that are gone and that no request under way has gone.
 /// O(requests under way).
 fn keep_used_routes(core: &mut ProxyCore) {
-    core.backends.settle_runs(&mut core.counts.routes);
+    core.backends.flush_runs(&mut core.counts.routes);
     let mut used: BTreeSet<RouteId> = core.routing.ways().iter().map(Way::route).collect();
     for client in core.clients.iter() {
         used.extend(client.slots().map(|slot| slot.route));

@@ -68,7 +68,7 @@ impl Counts {
         Noted { record, picked }
     }
 
-    /// A slot of a request on this route was shown, so many bytes of it. That ends its note.
+    /// A slot of a request on this route was shown, this many bytes of it. That ends its note.
     #[inline]
     pub fn shown(&mut self, route: RouteId, note: Noted, tally: Tally, bytes: usize) {
         self.routes.count(&mut self.stats, route, tally, bytes);
@@ -98,7 +98,7 @@ impl Counts {
         self.hottest.forget(note.picked);
     }
 
-    /// A server has answered what has this note, to a request of so many bytes.
+    /// A server has answered what has this note, to a request of this many bytes.
     #[inline]
     pub fn heard(&mut self, note: Noted, request_bytes: usize, heard: &Heard) {
         if note.record != NoteId::NONE

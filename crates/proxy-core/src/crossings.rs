@@ -189,12 +189,12 @@ pub(crate) struct Crossings {
     pauses: BTreeSet<(Instant, CrossingId)>,
     /// Reads that have not begun to go on.
     met: Vec<Met>,
-    /// Steps of other commands that were carried out here, and what they are answered.
+    /// Steps of other commands that were executed here, and what they are answered.
     steps: Vec<(Tag, Vec<u8>)>,
 }
 
 impl Crossings {
-    /// Whether another one can begin that keeps so many bytes.
+    /// Whether another one can begin that keeps this many bytes.
     pub fn has_room(&self, len: usize) -> bool {
         self.slab.len() < OPERATIONS_MAX && self.bytes + len <= OPERATION_BYTES_MAX
     }
@@ -252,7 +252,7 @@ impl Crossings {
         debug_assert!(self.bytes == 0 || self.slab.len() > 0, "bytes of nobody");
     }
 
-    /// A step of another command was carried out here.
+    /// A step of another command was executed here.
     pub fn step_done(&mut self, tag: Tag, reply: &[u8]) {
         self.steps.push((tag, reply.to_vec()));
     }

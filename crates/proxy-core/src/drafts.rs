@@ -9,7 +9,7 @@ use evenkeel_protocol::text;
 use evenkeel_schemes::generation::PREFIX_LEN;
 use evenkeel_types::{Instant, KeyHash};
 
-/// The line for one server while the keys of a multi-get are dealt out.
+/// The line for one server while the keys of a multi-get are distributed.
 #[derive(Debug)]
 struct GroupDraft {
     line: Vec<u8>,
@@ -32,7 +32,7 @@ pub(crate) struct LineKey<'k> {
     /// What stands before it, where servers know it by a name.
     pub prefix: Option<&'k [u8; PREFIX_LEN]>,
     pub key: &'k [u8],
-    /// By which it was dealt out, as far as a ring looks at it.
+    /// By which it was distributed, as far as a ring looks at it.
     pub hash: u32,
     pub slot: u64,
 }

@@ -14,7 +14,7 @@ use crate::pipe::backend::{Backend, Link};
 use crate::pool::grain_counts::RingCounted;
 use crate::request::input::take_input;
 use crate::request::whole::{answer_own_address, answer_stats};
-use crate::ring::Told;
+use crate::ring::PoolUpdate;
 use crate::stats::latency::Histogram;
 use crate::stats::process::ProcessStats;
 use crate::steps::set_step;
@@ -25,7 +25,7 @@ use crate::under_way::limited::go_on_with_limited;
 use crate::under_way::profile::{begin_visit, hand_over_all};
 use crate::under_way::retry::retry_parked;
 use crate::under_way::say::{forget_client, resume};
-use crate::under_way::stages::settle_steps;
+use crate::under_way::stages::acknowledge_steps;
 use crate::worker::ProxyCore;
 use core::net::IpAddr;
 use core::time::Duration;
@@ -49,7 +49,7 @@ impl ProxyCore {
         core
     }
 
-    /// From now on requests are carried out by this configuration; those under way are finished by
+    /// From now on requests are executed by this configuration; those under way are finished by
     /// the one they were begun by.
     ///
     /// # Panics
@@ -67,7 +67,13 @@ impl ProxyCore {
     /// A coordinator has said how far a pool is on its way from its former servers, or with the moves of a ring; or, without a step, that it
     /// does not lead this proxy any more. A step that is not newer, or that no pool follows, is ignored. The ring is the one of the plan that
     /// the step is of.
-    pub fn set_step(&mut self, now: Instant, source: MapSource, pool: &str, told: Option<Told>) {
+    pub fn set_step(
+        &mut self,
+        now: Instant,
+        source: MapSource,
+        pool: &str,
+        told: Option<PoolUpdate>,
+    ) {
         set_step(self, now, source, pool, told);
     }
 
@@ -94,7 +100,7 @@ impl ProxyCore {
             hand_over_all(self);
         }
         if self.pools.may_be_behind() {
-            settle_steps(self);
+            acknowledge_steps(self);
         }
     }
 
@@ -205,8 +211,8 @@ impl ProxyCore {
         take_input(self, now, id, input)
     }
 
-    /// A connection of an application is gone. What it asked for and has not been carried out yet is
-    /// carried out all the same.
+    /// A connection of an application is gone. What it asked for and has not been executed yet is
+    /// executed all the same.
     pub fn client_closed(&mut self, id: ClientId) {
         forget_client(self, id);
     }
@@ -269,7 +275,7 @@ impl ProxyCore {
         self.clients.get(id).map_or(&[], Client::output)
     }
 
-    /// So many bytes of [`client_output`](Self::client_output) were written.
+    /// This many bytes of [`client_output`](Self::client_output) were written.
     pub fn client_wrote(&mut self, id: ClientId, count: usize) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
@@ -299,7 +305,7 @@ impl ProxyCore {
         self.backends.get(id).map_or(&[], Backend::output)
     }
 
-    /// So many bytes of [`backend_output`](Self::backend_output) were written.
+    /// This many bytes of [`backend_output`](Self::backend_output) were written.
     pub fn backend_wrote(&mut self, id: BackendId, count: usize) {
         if let Some(backend) = self.backends.get_mut(id) {
             backend.wrote(self.now, count);

@@ -36,7 +36,7 @@ pub(crate) enum Failure {
     Former,
     /// Its steps took longer than a request may.
     ManySteps,
-    /// It was carried out, and this server may still have a copy of what was there before.
+    /// It was executed, and this server may still have a copy of what was there before.
     CopyLeft(String),
     /// The server does not take what a command needs there.
     Refused(String),
@@ -161,7 +161,7 @@ pub(crate) const NO_NAME: &[u8] =
 pub(crate) const NO_NOTE: &[u8] =
     b"CLIENT_ERROR key too long: the name of its note in the pool's directory takes 15 bytes\r\n";
 
-/// What a command is answered that cannot be carried out where another rack may hold the item.
+/// What a command is answered that cannot be executed where another rack may hold the item.
 pub(crate) const NO_CROSSING: &[u8] =
     b"CLIENT_ERROR flag N of mg and ms, E, and I of a set without C, do not go with architecture snoop or dir\r\n";
 

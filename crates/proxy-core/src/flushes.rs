@@ -75,7 +75,7 @@ impl Flushes {
         self.under_way.is_empty()
     }
 
-    /// A round begins, in which so many servers owe an answer, by these maps.
+    /// A round begins, in which this many servers owe an answer, by these maps.
     pub fn begin_round(
         &mut self,
         id: FlushId,

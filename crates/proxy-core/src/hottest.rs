@@ -62,7 +62,7 @@ impl HottestKeys {
         PickedId(place)
     }
 
-    /// A picked read was shown, so many bytes of a value, or none.
+    /// A picked read was shown, this many bytes of a value, or none.
     #[cold]
     pub fn shown(&mut self, id: PickedId, bytes: usize) {
         if let Some(name) = self.picked.get(id.0 as usize) {
@@ -78,7 +78,7 @@ impl HottestKeys {
         }
     }
 
-    /// A key is written, with so many bytes of a value.
+    /// A key is written, with this many bytes of a value.
     #[cold]
     pub fn count_write(&mut self, pool: PoolId, key: &[u8], bytes: usize) {
         let mut name = Vec::new();

@@ -44,7 +44,7 @@
 //! - Every request that wants an answer gets exactly one, in order, at the latest after the request
 //!   timeout plus the time to try a second place.
 //! - A request whose outcome is unknown is answered with an error, and is put to a server again only
-//!   if it is a read or was certainly not carried out.
+//!   if it is a read or was certainly not executed.
 //! - Each application connection reads its own writes and never an older value after a newer one of
 //!   the same key. See [`ClientLeases`](evenkeel_hotkeys::client::ClientLeases) for the argument
 //!   in an Evenkeel pool, and [`plain`](evenkeel_hotkeys::plain) for that in a pool of any
@@ -90,7 +90,6 @@ mod failure;
 mod flushes;
 mod hottest;
 mod ids;
-mod kept;
 mod limited;
 pub mod limits;
 mod logged;
@@ -108,6 +107,7 @@ mod pool;
 mod profile;
 mod racks;
 mod random;
+mod reports;
 mod request;
 mod request_log;
 mod ring;
@@ -121,8 +121,8 @@ mod stats;
 mod steps;
 #[cfg(test)]
 mod tests;
-mod told;
 mod under_way;
+mod value_bytes;
 mod warm;
 mod worker;
 
@@ -134,7 +134,7 @@ pub use config::{
 };
 pub use explain::{
     CopiesSeen, Destination, Explanation, Exptimes, Fault, FormerSeen, HealthSeen, HeldKey,
-    HeldPlace, HotSeen, KeyStanding, KeyTogether, KeyWay, PLACES_LISTED_MAX, PlaceSeen, Placing,
+    HeldPlace, HotSeen, KeyReport, KeyTogether, KeyWay, PLACES_LISTED_MAX, PlaceSeen, Placing,
     RacksSeen, RouteFound, ServerSeen, Stands, Together,
 };
 pub use ids::{BackendId, ClientId};
@@ -145,7 +145,7 @@ pub use pool::grain_counts::RingCounted;
 pub use profile::ProfileChunk;
 pub use racks::{NO_RACK, Racks};
 pub use request_log::SLOW_LOGGED_PER_SECOND_MAX;
-pub use ring::{PlannedRing, Told, ToldBundle};
+pub use ring::{BundleUpdate, PlannedRing, PoolUpdate};
 pub use routes::{
     ADD_PREFIX_LEN_MAX, CommandClass, Commands, Enough, Limit, ROUTES_MAX, RouteConfig, RouteError,
     RouteTable, RouteTarget, TTL_BOUND_MAX, TtlBounds,

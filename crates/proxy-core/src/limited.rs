@@ -1,4 +1,4 @@
-//! Multi-gets of which the application wants a part: so many of the keys, or what is there in time (Replicate and Bundle, section III-F).
+//! Multi-gets of which the application wants a part: this many of the keys, or what is there in time (Replicate and Bundle, section III-F).
 //!
 //! The request has a slot before those of its keys, whose answer is the last to be known: what came of it, where a pseudo key asked for that. So nothing of the
 //! request is shown before its end.
@@ -19,7 +19,7 @@ pub(crate) struct Limited {
     /// What the pseudo key says; empty for a limit of the route.
     pub said: Box<[u8]>,
     pub with_cas: bool,
-    /// So many found keys are enough.
+    /// This many found keys are enough.
     pub wanted: usize,
     /// Keys that somebody was asked for, those of them whose answers are awaited, and those that were found.
     pub asked: usize,
@@ -43,7 +43,7 @@ pub(crate) enum Round {
     Last,
 }
 
-/// A key that nobody was asked for yet: of a list of servers, where it is dealt out by its hash.
+/// A key that nobody was asked for yet: of a list of servers, where it is distributed by its hash.
 #[derive(Clone, Debug)]
 pub(crate) struct UnaskedKey {
     pub slot: u64,
@@ -112,7 +112,7 @@ impl Limited {
         (mem::take(&mut self.rest), mem::take(&mut self.bytes), round)
     }
 
-    /// So many keys are being asked for, and these are left, whose bytes [come back](Self::keep_bytes) behind that.
+    /// This many keys are being asked for, and these are left, whose bytes [come back](Self::keep_bytes) behind that.
     pub fn asking(&mut self, count: usize, rest: Vec<UnaskedKey>) {
         self.asked += count;
         self.awaited += count;
@@ -124,7 +124,7 @@ impl Limited {
         self.bytes = bytes;
     }
 
-    /// What its pseudo key is answered, if there is one, where so many keys that somebody was asked for are unanswered.
+    /// What its pseudo key is answered, if there is one, where this many keys that somebody was asked for are unanswered.
     pub fn told(&self, late: usize) -> Vec<u8> {
         if self.said.is_empty() {
             return Vec::new();

@@ -6,7 +6,7 @@ use core::time::Duration;
 /// Copies that a worker fills and refreshes at once. Reads that find nothing beyond that fill nothing.
 pub const FILLS_MAX: usize = 1024;
 
-/// So long a part of the request timeout the copies' deletes are waited for behind a write.
+/// This long a part of the request timeout the copies' deletes are waited for behind a write.
 pub const DELETION_PER_REQUEST_TIMEOUT: u32 = 4;
 
 /// Bytes of answers, unread by an application or held for it, above which its requests wait: it
@@ -91,11 +91,11 @@ pub const OPERATIONS_MAX: usize = 64 << 10;
 pub const OPERATION_BYTES_MAX: usize = 64 << 20;
 
 /// Keys that a server out of reach has missed and that are remembered for it, by each worker: some
-/// seconds of writes. To delete so many takes a fraction of a second.
-pub const MISSED_KEYS_MAX: usize = 32 << 10;
+/// seconds of writes. To delete this many takes a fraction of a second.
+pub const INVALIDATION_KEYS_MAX: usize = 32 << 10;
 
 /// Bytes of them.
-pub const MISSED_BYTES_MAX: usize = 2 << 20;
+pub const INVALIDATION_BYTES_MAX: usize = 2 << 20;
 
 /// How long an item lives at most that is stored in another place than its server, unless configured.
 pub const FAILOVER_TTL: Duration = Duration::from_secs(10);
@@ -121,7 +121,7 @@ pub const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// one application may wait for.
 pub(crate) const SPARE_BUFFERS_MAX: usize = PIPELINE_MAX;
 
-/// Spare buffers larger than this are given back to the allocator; beside copying so much, asking it for
+/// Spare buffers larger than this are given back to the allocator; beside copying this much, asking it for
 /// another costs little.
 pub(crate) const SPARE_BUFFER_KEEP_MAX: usize = 2 << 10;
 
@@ -129,8 +129,8 @@ const _: () = assert!(OUT_PAUSE < OUT_CLOSE);
 
 const _: () = assert!(OUT_PAUSE / ANSWER_RESERVE_START * (1 << 20) <= OUT_CLOSE);
 
-const _: () = assert!(MISSED_KEYS_MAX < BACKEND_REQUESTS_MAX);
+const _: () = assert!(INVALIDATION_KEYS_MAX < BACKEND_REQUESTS_MAX);
 
-const _: () = assert!(MISSED_BYTES_MAX + MISSED_KEYS_MAX * 16 < BACKEND_BYTES_MAX);
+const _: () = assert!(INVALIDATION_BYTES_MAX + INVALIDATION_KEYS_MAX * 16 < BACKEND_BYTES_MAX);
 
 const _: () = assert!(RECONNECT_PAUSE_MIN.as_nanos() < RECONNECT_PAUSE_MAX.as_nanos());

@@ -91,7 +91,7 @@ impl Operations {
         self.slab.len() == 0
     }
 
-    /// Whether another one can begin that keeps so many bytes.
+    /// Whether another one can begin that keeps this many bytes.
     pub fn has_room(&self, len: usize) -> bool {
         self.slab.len() < OPERATIONS_MAX && self.bytes + len <= OPERATION_BYTES_MAX
     }

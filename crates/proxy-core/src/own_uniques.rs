@@ -1,4 +1,4 @@
-//! CAS uniques of items that the own rack holds, as far as a worker has learnt them lately: a set of such an item is carried out at once.
+//! CAS uniques of items that the own rack holds, as far as a worker has learnt them lately: a set of such an item is executed at once.
 //!
 //! One that is not the present one any more costs a step, and is never wrong: the item's server compares it. So entries are only as many as
 //! have a place, and the newer one takes the place of the older.

@@ -1,4 +1,4 @@
-//! Requests that wait until it is known whom to ask, or until what was asked before them is answered.
+//! Requests that wait until the server to ask is known, or until what was asked before them is answered.
 
 use crate::failure::Failure;
 use crate::ids::{ClientId, PoolId, RouteId};

@@ -200,7 +200,7 @@ impl Profiler {
         self.config == *config && self.pools == pools
     }
 
-    /// In which samples a request of this connection is, for a key that is dealt out by this hash. Lists and rings look at 32 bits of it.
+    /// In which samples a request of this connection is, for a key that is distributed by this hash. Lists and rings look at 32 bits of it.
     #[inline]
     pub fn picks(&self, visit: &Visit, hash: u64) -> Flags {
         let is_picked = self.sampling.picks_key(hash & u64::from(u32::MAX));
@@ -274,7 +274,7 @@ impl Profiler {
         self.origin_us + self.now.0 / 1000
     }
 
-    /// A server has answered a request for the key, of so many bytes.
+    /// A server has answered a request for the key, of this many bytes.
     #[inline(never)]
     pub fn heard(&mut self, id: NoteId, request_bytes: usize, heard: &Heard) {
         let answered_us = self.unix_us();
@@ -292,7 +292,7 @@ impl Profiler {
         record.flags = note.sampled.and(heard.flags);
     }
 
-    /// The application is shown so many bytes, and the place is free.
+    /// The application is shown this many bytes, and the place is free.
     #[inline(never)]
     pub fn shown(&mut self, id: NoteId, tally: Tally, bytes: usize) {
         let shown_us = self.unix_us();

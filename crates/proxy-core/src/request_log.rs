@@ -1,4 +1,4 @@
-//! The log of requests: one of so many by chance, and each that took too long.
+//! The log of requests: one of this many by chance, and each that took too long.
 //!
 //! A request is looked at when its server has answered it, or when it is given up: by then everything is
 //! known of it, and its bytes are still there. What is to be logged is an [`Output`] for the driver, who knows
@@ -66,7 +66,7 @@ impl RequestLog {
         &self.config
     }
 
-    /// Whether the next request that is answered will be logged, if it took so long.
+    /// Whether the next request that is answered will be logged, if it took this long.
     #[inline]
     pub fn picks(&self, took: Option<Duration>) -> bool {
         self.left == 1 || self.is_slow(took)

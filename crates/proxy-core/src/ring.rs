@@ -18,18 +18,18 @@ use std::sync::Arc;
 
 /// What a coordinator has told of a pool.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct PoolUpdate {
     /// Its newest step.
     pub step: Step,
     /// The ring of the plan that this is of, in a pool whose hash space follows the load.
     pub ring: Option<Arc<PlannedRing>>,
     /// That plan, in a pool that keeps copies; `None` as long as they were never on.
-    pub bundle: Option<ToldBundle>,
+    pub bundle: Option<BundleUpdate>,
 }
 
 /// What a coordinator has told of a pool's copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ToldBundle {
+pub struct BundleUpdate {
     /// The newest plan.
     pub plan: BundlePlan,
     /// How many workers fill copies, of all proxies that follow the pool: they share what copies may take of the servers' memory. At least 1.
@@ -209,7 +209,7 @@ impl PlannedRing {
         &self.grains[usize::from(has_moved)]
     }
 
-    /// By which hash the key of a name is dealt out.
+    /// By which hash the key of a name is distributed.
     #[inline]
     pub(crate) fn hash(&self, name: &[u8]) -> u64 {
         self.list.hashed(taken_apart(name).1).1

@@ -37,7 +37,7 @@ pub(crate) struct Scratch {
 pub(crate) struct KeyHome {
     pub pool: PoolId,
     pub to: BackendId,
-    /// By which it was dealt out, as far as a ring looks at it.
+    /// By which it was distributed, as far as a ring looks at it.
     pub hash: u32,
     pub rename: RenameId,
     pub route: RouteId,

@@ -4,7 +4,7 @@ use crate::config::MapSource;
 use crate::configure::take_over_ring;
 use crate::ids::PoolId;
 use crate::pool::{Followed, Former};
-use crate::ring::Told;
+use crate::ring::PoolUpdate;
 use crate::under_way::era::begin_era;
 use crate::under_way::reach::meet_servers;
 use crate::under_way::retry::retry_all_parked;
@@ -19,7 +19,7 @@ pub(crate) fn set_step(
     now: Instant,
     source: MapSource,
     name: &str,
-    told: Option<Told>,
+    told: Option<PoolUpdate>,
 ) {
     let step = told.as_ref().map(|told| told.step);
     let Some(id) = core.pools.follower(source, name) else {
@@ -29,9 +29,9 @@ pub(crate) fn set_step(
     let is_news = |followed: &Followed| step.is_none_or(|step| step.version > followed.version());
     let is_news = followed.as_ref().is_some_and(is_news);
     let is_heard = match core.pools.keeps_copies(id) {
-        true if !is_news => return hear_of_copies_again(core, id, told),
-        true => hear_of_copies(core, now, id, told),
-        false => is_news && hear_of_places(core, now, (id, name), told),
+        true if !is_news => return handle_copies_again(core, id, told),
+        true => handle_copies(core, now, id, told),
+        false => is_news && handle_places(core, now, (id, name), told),
     };
     if !is_heard {
         return;
@@ -41,24 +41,24 @@ pub(crate) fn set_step(
     retry_all_parked(core, now);
 }
 
-fn hear_of_copies(core: &mut ProxyCore, now: Instant, id: PoolId, told: Option<Told>) -> bool {
+fn handle_copies(core: &mut ProxyCore, now: Instant, id: PoolId, told: Option<PoolUpdate>) -> bool {
     let step = told.as_ref().map(|told| told.step);
     let bundle = told.and_then(|told| told.bundle);
     let bundled = core.pools.bundled(id);
-    bundled.is_some_and(|(bundled, _)| bundled.hear(now, step, bundle))
+    bundled.is_some_and(|(bundled, _)| bundled.handle(now, step, bundle))
 }
 
-fn hear_of_copies_again(core: &mut ProxyCore, id: PoolId, told: Option<Told>) {
+fn handle_copies_again(core: &mut ProxyCore, id: PoolId, told: Option<PoolUpdate>) {
     if let (Some((bundled, _)), Some(told)) = (core.pools.bundled(id), told) {
-        bundled.hear_again(told.step, told.bundle);
+        bundled.handle_again(told.step, told.bundle);
     }
 }
 
-fn hear_of_places(
+fn handle_places(
     core: &mut ProxyCore,
     now: Instant,
     (id, name): (PoolId, &str),
-    told: Option<Told>,
+    told: Option<PoolUpdate>,
 ) -> bool {
     let step = told.as_ref().map(|told| told.step);
     if let Some(ring) = told.and_then(|told| told.ring) {

@@ -110,7 +110,7 @@ impl Words<'_> {
     }
 }
 
-/// The exptime of an item that has so long to live: as a Unix time where that is longer than an exptime can say otherwise.
+/// The exptime of an item that has this long to live: as a Unix time where that is longer than an exptime can say otherwise.
 fn exptime(ttl: Option<u64>, unix: UnixSeconds) -> i64 {
     let Some(ttl) = ttl.map(|ttl| i64::try_from(ttl).unwrap_or(i64::MAX)) else {
         return 0;
@@ -348,7 +348,7 @@ pub(crate) fn mask_condition(bytes: &mut Vec<u8>, start: usize, mask: u64) -> is
     mask_unique(bytes, (start, words), b'C', mask)
 }
 
-/// Combines the unique in the flag with this letter with a mask. The flags stand behind so many words of the line that begins there.
+/// Combines the unique in the flag with this letter with a mask. The flags stand behind this many words of the line that begins there.
 fn mask_unique(
     bytes: &mut Vec<u8>,
     (start, words): (usize, usize),

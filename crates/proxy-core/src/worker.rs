@@ -140,7 +140,7 @@ impl ProxyCore {
         key: &[u8],
     ) -> Option<Elsewhere> {
         let elsewhere = self.pools.elsewhere(&self.backends, now, pool, key)?;
-        self.counts.stats.failovers_unsettled += u64::from(!elsewhere.is_settled);
+        self.counts.stats.failovers_unsettled += u64::from(!elsewhere.is_expired);
         Some(elsewhere)
     }
 }

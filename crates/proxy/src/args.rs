@@ -120,7 +120,7 @@ pub struct Args {
     )]
     pub nameservers: Vec<SocketAddr>,
 
-    /// How keys are dealt to the servers of -s [default: ketama_weighted, as libmemcached does it]
+    /// How keys are distributed to the servers of -s [default: ketama_weighted, as libmemcached does it]
     #[arg(long, value_name = "NAME", env = "EVENKEEL_PROXY_DISTRIBUTION")]
     pub distribution: Option<Distribution>,
 
@@ -170,11 +170,11 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "EVENKEEL_PROXY_REQUEST_LOG")]
     pub request_log: Option<PathBuf>,
 
-    /// Log one of so many requests, on average; 0 for none by chance [default: 1000]
+    /// Log one of this many requests, on average; 0 for none by chance [default: 1000]
     #[arg(long, value_name = "N", env = "EVENKEEL_PROXY_REQUEST_LOG_SAMPLE")]
     pub request_log_sample: Option<u32>,
 
-    /// Log each request that takes so long or longer, a hundred a second and worker
+    /// Log each request that takes this long or longer, a hundred a second and worker
     #[arg(long, value_name = "TIME", value_parser = timeout, env = "EVENKEEL_PROXY_REQUEST_LOG_SLOW")]
     pub request_log_slow: Option<Duration>,
 
@@ -186,7 +186,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "EVENKEEL_PROXY_PROFILE")]
     pub profile: Option<PathBuf>,
 
-    /// Record one of so many pages, and one of so many keys [default: 100]
+    /// Record one of this many pages, and one of this many keys [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), env = "EVENKEEL_PROXY_PROFILE_SAMPLE")]
     pub profile_sample: Option<u32>,
 
@@ -202,11 +202,11 @@ pub struct Args {
     #[arg(short = 't', long, env = "EVENKEEL_PROXY_THREADS")]
     pub threads: Option<u16>,
 
-    /// Most connections of applications at a time [default: 1024]
+    /// Maximum connections of applications at a time [default: 1024]
     #[arg(short = 'c', long, env = "EVENKEEL_PROXY_CONN_LIMIT")]
     pub conn_limit: Option<usize>,
 
-    /// Requests of one connection carried out in a row before others have a turn [default: 20]
+    /// Requests of one connection executed in a row before others have a turn [default: 20]
     #[arg(short = 'R', long)]
     pub max_reqs_per_event: Option<u32>,
 
@@ -248,7 +248,7 @@ pub struct Args {
     #[arg(long)]
     pub no_collapse: bool,
 
-    /// Let in only applications that authenticate by SASL PLAIN; speaks the binary protocol alone
+    /// Require applications to authenticate by SASL PLAIN; speaks the binary protocol alone
     #[arg(short = 'S', long)]
     pub enable_sasl: bool,
 
@@ -256,7 +256,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "EVENKEEL_PROXY_SASL_PWDB")]
     pub sasl_pwdb: Option<PathBuf>,
 
-    /// Let in only applications that authenticate by this file of user:password lines; speaks text
+    /// Require applications to authenticate by this file of user:password lines; speaks text
     /// alone
     #[arg(
         short = 'Y',
@@ -347,7 +347,7 @@ impl Args {
             return fail(format!("-t {threads}: use 1 to {THREADS_MAX} threads"));
         }
         if self.max_reqs_per_event == Some(0) {
-            return fail("-R 0: at least one request must be carried out in a turn".into());
+            return fail("-R 0: at least one request must be executed in a turn".into());
         }
         let discovery = self.discovery()?;
         if self.refresh.is_some() && discovery.is_none() && self.config.is_none() {
@@ -374,10 +374,10 @@ impl Args {
         }
     }
 
-    /// The servers of `-s` and how keys are dealt to them.
+    /// The servers of `-s` and how keys are distributed to them.
     ///
     /// # Errors
-    /// Names the server that is none, or why keys cannot be dealt.
+    /// Names the server that is none, or why keys cannot be distributed.
     pub fn placement(&self) -> Result<PlacementConfig, UsageError> {
         let servers = self.servers.iter().map(|server| server.trim().parse());
         let servers: Result<_, BadServer> = servers.collect();

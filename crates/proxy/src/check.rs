@@ -39,7 +39,7 @@ pub fn check(path: &Path, format: Format) -> Result<(), UsageError> {
             }
             let count = rejection.count();
             Err(UsageError(format!(
-                "{file} cannot be used: {count} found wrong"
+                "{file} cannot be used: number of mistakes: {count}"
             )))
         }
     }

@@ -9,7 +9,9 @@ use evenkeel_control::rings::{FollowedRing, GrainCounted, RingCounts, RingWish};
 use evenkeel_control::{FollowedPool, LoadReport, MemberKind, PoolStep};
 use evenkeel_member::access::Access;
 use evenkeel_member::{MemberConfig, MemberEvent, MemberHandle, Report};
-use evenkeel_proxy_core::{Histogram, MapSource, PlannedRing, RingCounted, Told, ToldBundle};
+use evenkeel_proxy_core::{
+    BundleUpdate, Histogram, MapSource, PlannedRing, PoolUpdate, RingCounted,
+};
 use evenkeel_runtime::{Clock, UsageError};
 use evenkeel_schemes::copies::Switch;
 use evenkeel_schemes::stage::Stage;
@@ -44,7 +46,7 @@ impl Wanted {
         let has_map = |source: &MapSource| workers.iter().all(|w| w.gauges.epoch(*source).0 > 0);
         let mut steps = self.steps.iter();
         self.maps.iter().all(has_map)
-            && steps.all(|(source, pool)| clusters.told(*source, pool).is_some())
+            && steps.all(|(source, pool)| clusters.update(*source, pool).is_some())
     }
 
     fn is_of(&self, source: MapSource) -> bool {
@@ -108,7 +110,7 @@ pub enum Wish {
 
 #[derive(Clone, Debug, Default)]
 struct FollowedState {
-    told: Option<Told>,
+    told: Option<PoolUpdate>,
     /// What the file says of it.
     wish: Wish,
     /// The last plan of copies that it could not work by.
@@ -147,7 +149,7 @@ impl FollowedState {
             }),
             bundle: bundle.map(|wish| FollowedBundle {
                 wish,
-                plan: self.told_bundle().map(|told| told.plan),
+                plan: self.bundle_update().map(|told| told.plan),
             }),
             found: None,
         }
@@ -170,7 +172,7 @@ impl FollowedState {
         self.told.as_ref()?.ring.as_ref()
     }
 
-    fn told_bundle(&self) -> Option<ToldBundle> {
+    fn bundle_update(&self) -> Option<BundleUpdate> {
         self.told.as_ref()?.bundle
     }
 
@@ -187,11 +189,11 @@ impl FollowedState {
         })
     }
 
-    /// What a step says to a proxy of so many workers, if it is news that can be used: one of a ring is of no use without its plan, and one of
+    /// What a step says to a proxy of this many workers, if it is news that can be used: one of a ring is of no use without its plan, and one of
     /// copies that are elsewhere holds the plan up. One of copies that is known is told again where others have begun to follow, or have ended.
-    fn hear(&self, news: &PoolStep, workers: usize) -> Option<Told> {
+    fn handle(&self, news: &PoolStep, workers: usize) -> Option<PoolUpdate> {
         let step = news.step;
-        let told = |ring, bundle| Told { step, ring, bundle };
+        let told = |ring, bundle| PoolUpdate { step, ring, bundle };
         match (&self.wish, &news.ring, news.bundle) {
             (Wish::Change, None, None) => Some(told(None, None)),
             (Wish::Ring(_), Some(ring), None) => {
@@ -209,14 +211,14 @@ impl FollowedState {
                 let is_off = Switch::at(step.stage) == Switch::Off;
                 let is_here = bundle.is_some_and(|it| it.plan.of == *wish);
                 let workers = u32::try_from(workers).unwrap_or(u32::MAX);
-                let bundle = bundle.map(|BundleStep { plan, proxies }| ToldBundle {
+                let bundle = bundle.map(|BundleStep { plan, proxies }| BundleUpdate {
                     plan,
                     fillers: proxies.saturating_mul(workers),
                 });
                 let known = self.told.as_ref().map(|told| told.step);
                 let is_newer = known.is_none_or(|known| step.version > known.version);
                 let is_usable = is_newer && (is_off || is_here);
-                let has_changed = known == Some(step) && self.told_bundle() != bundle;
+                let has_changed = known == Some(step) && self.bundle_update() != bundle;
                 (is_usable || has_changed).then(|| told(None, bundle))
             }
             _ => None,
@@ -339,7 +341,7 @@ impl Clusters {
     }
 
     /// What the coordinator has said of a pool last.
-    pub fn told(&self, source: MapSource, pool: &Arc<str>) -> Option<Told> {
+    pub fn update(&self, source: MapSource, pool: &Arc<str>) -> Option<PoolUpdate> {
         let members = self.lock();
         let mut known = members.known.iter();
         let member = known.find(|member| member.source == source)?;
@@ -455,12 +457,12 @@ fn join(
     let told = Arc::clone(workers);
     let name = spec.name.clone();
     MemberHandle::start(config, report, move |event| {
-        hear(&told, &following, (source, &name), event);
+        handle(&told, &following, (source, &name), event);
     })
     .map_err(|error| UsageError(error.to_string()))
 }
 
-fn hear(
+fn handle(
     workers: &[WorkerHandle],
     followed: &Followed,
     (source, cluster): (MapSource, &str),
@@ -473,7 +475,7 @@ fn hear(
             let Some((pool, state)) = pools.find(|(pool, _)| ***pool == *news.pool) else {
                 return;
             };
-            if let Some(told) = state.hear(&news, workers.len()) {
+            if let Some(told) = state.handle(&news, workers.len()) {
                 state.told = Some(told);
                 tell_step(workers, source, pool, &state.told);
             }
@@ -539,7 +541,12 @@ fn hear(
     }
 }
 
-fn tell_step(workers: &[WorkerHandle], source: MapSource, pool: &Arc<str>, told: &Option<Told>) {
+fn tell_step(
+    workers: &[WorkerHandle],
+    source: MapSource,
+    pool: &Arc<str>,
+    told: &Option<PoolUpdate>,
+) {
     for worker in workers {
         worker.say(Control::Step(source, Arc::clone(pool), told.clone()));
     }

@@ -1,6 +1,8 @@
 //! What the rest of the process says to a proxy worker, and what a worker lets the rest see.
 
-use evenkeel_proxy_core::{BackendId, MapSource, ProxyConfig, RingCounted, Told, WorkerCounts};
+use evenkeel_proxy_core::{
+    BackendId, MapSource, PoolUpdate, ProxyConfig, RingCounted, WorkerCounts,
+};
 use evenkeel_schemes::warmth::Found;
 use evenkeel_types::Epoch;
 use evenkeel_types::map::ClusterMap;
@@ -17,7 +19,7 @@ pub enum Control {
     Map(MapSource, Arc<ClusterMap>),
     /// How far a pool is on its way from its former servers, or with its ring, as its coordinator says, or that it does not lead this proxy
     /// any more.
-    Step(MapSource, Arc<str>, Option<Told>),
+    Step(MapSource, Arc<str>, Option<PoolUpdate>),
     /// What grains of a pool's ring have carried is wanted, for this slot.
     CountRing(MapSource, Arc<str>, u64),
     /// What reads of a pool have found is wanted.
@@ -56,7 +58,7 @@ pub enum Control {
 pub struct Turnover(Arc<AtomicUsize>);
 
 impl Turnover {
-    /// All of so many workers.
+    /// All of this many workers.
     pub fn of(workers: usize) -> Self {
         Turnover(Arc::new(AtomicUsize::new(workers)))
     }
@@ -224,7 +226,7 @@ impl Gauges {
         self.led.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The worker has been asked so much since its start.
+    /// The worker has been asked this much since its start.
     pub fn set_requests(&self, requests: u64) {
         self.requests.store(requests, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! A proxy worker's thread: reads events, feeds the core, carries out what it decides.
+//! A proxy worker's thread: reads events, feeds the core, executes what it decides.
 //!
 //! ```text
 //!  poll ─> events mark sockets ─> words, new connections ─> read marked sockets ─> timers ─> carry
@@ -24,8 +24,8 @@ use crate::pages::Facts;
 use crate::recorder::{Entry, Sink};
 use crate::server_link::{ServerLink, cause_of};
 use evenkeel_proxy_core::{
-    AddressTicket, BackendId, ClientId, LoggedRequest, MapSource, Output, ProfileChunk,
-    ProxyConfig, ProxyCore, ProxyStats, Told,
+    AddressTicket, BackendId, ClientId, LoggedRequest, MapSource, Output, PoolUpdate, ProfileChunk,
+    ProxyConfig, ProxyCore, ProxyStats,
 };
 use evenkeel_runtime::budget::{Level, Pool, Portion};
 use evenkeel_runtime::names::Resolver;
@@ -53,7 +53,7 @@ const SCRATCH_BYTES: usize = 64 * 1024;
 /// Events taken from one poll.
 const EVENTS_PER_TURN: usize = 512;
 
-/// Outputs of the core carried out before sockets are read again.
+/// Outputs of the core executed before sockets are read again.
 const OUTPUTS_PER_TURN: usize = 16 * 1024;
 
 /// How often applications are checked for a lack of progress, and connections to servers for the round trip
@@ -138,7 +138,7 @@ struct Worker {
     /// Applications that are to be served then.
     held: Vec<ClientId>,
     /// What coordinators have said last of pools whose change they lead.
-    steps: BTreeMap<(MapSource, Arc<str>), Told>,
+    steps: BTreeMap<(MapSource, Arc<str>), PoolUpdate>,
     questions: BTreeMap<u64, StatsQuestion>,
     next_question: u64,
     scratch: Box<[u8]>,
@@ -151,7 +151,7 @@ struct Worker {
     /// How much of that is taken, as of the last look.
     level: Level,
     stopping: Option<Instant>,
-    /// There was more to carry out than fits a turn.
+    /// There was more to execute than fits a turn.
     unfinished: bool,
 }
 
@@ -224,7 +224,7 @@ pub fn run(parts: Parts) -> io::Result<()> {
         worker.keep_time(now);
         worker.parts.mark.step(TurnStep::Output);
         worker.parts.core.end_turn();
-        worker.carry_out(now);
+        worker.handle_outputs(now);
         if worker
             .stopping
             .is_some_and(|until| now >= until || worker.is_drained())
@@ -369,7 +369,7 @@ impl Worker {
         };
         let served = application.serve(&mut self.parts.core, time, &mut self.scratch);
         if application.holds_any() {
-            self.settle(now, id);
+            self.account(now, id);
         }
         match served {
             Served::Idle => {}
@@ -453,7 +453,7 @@ impl Worker {
         }
     }
 
-    fn carry_out(&mut self, now: Instant) {
+    fn handle_outputs(&mut self, now: Instant) {
         for _ in 0..OUTPUTS_PER_TURN {
             let Some(output) = self.parts.core.poll_output() else {
                 self.unfinished = false;
@@ -499,7 +499,7 @@ impl Worker {
                         worker.say(Control::ResetStats);
                     }
                 }
-                Output::ServerState(state) => self.parts.outages.hear(now, &state),
+                Output::ServerState(state) => self.parts.outages.handle(now, &state),
                 Output::Log(request) => self.log(request),
                 Output::Profile(chunk) => self.write_records(chunk),
             }
@@ -514,7 +514,7 @@ impl Worker {
         }
     }
 
-    /// Nothing else is carried out any more. (A second call of `carry_out` would keep it from standing in the loop.)
+    /// Nothing else is executed any more. (A second call of `handle_outputs` would keep it from standing in the loop.)
     #[cold]
     fn write_last_records(&mut self) {
         self.parts.core.end_profile();
@@ -563,7 +563,7 @@ impl Worker {
         };
         match application.flush(&mut self.parts.core) {
             Ok(true) if !application.holds_any() => {}
-            Ok(_) => self.settle(now, id),
+            Ok(_) => self.account(now, id),
             Err(_) => self.application_over(id),
         }
     }

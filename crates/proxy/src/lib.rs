@@ -19,6 +19,7 @@
 // Event loops must not wait. Tests may.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod active_config;
 mod application;
 mod args;
 mod check;
@@ -28,7 +29,7 @@ mod control;
 mod discovery;
 mod event_loop;
 mod explain;
-mod in_force;
+mod key_check;
 mod limits;
 mod looks;
 mod news;
@@ -37,16 +38,15 @@ mod pages;
 mod recorder;
 mod reload;
 mod server_link;
-mod standing;
 mod start;
 mod tls;
 
 pub use args::Args;
 pub use check::check_new;
 /// What is found of keys that one of several racks holds.
-pub use evenkeel_proxy_core::{Fault, KeyStanding, PlaceSeen, Stands};
+pub use evenkeel_proxy_core::{Fault, KeyReport, PlaceSeen, Stands};
 pub use event_loop::STALL_LIMIT;
 pub use explain::{ExplainArgs, explain};
+pub use key_check::{KeyCheckArgs, look_at_keys};
 pub use reload::Reloaded;
-pub use standing::{StandingArgs, look_at_keys};
 pub use start::{Proxy, run};

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Most proxy workers of one process.
 pub const THREADS_MAX: u16 = 256;
 
-/// Most connections of applications: what a machine has ports and memory for many times over.
+/// Maximum connections of applications: what a machine has ports and memory for many times over.
 pub const CONN_LIMIT_MAX: usize = 10_000_000;
 
 /// Smallest and largest item, in bytes (memcached's limits of `-I`).
@@ -32,7 +32,7 @@ const NAMESERVER_PORT: u16 = 53;
 /// read values of the largest ordinary size at the same time, and less than machines with a proxy beside the application miss.
 pub const BUFFER_MEMORY: usize = 64 << 20;
 
-/// Least and most of it: below, a few values of the ordinary size fill it; above, no machine has so much.
+/// Least and most of it: below, a few values of the ordinary size fill it; above, no machine has this much.
 pub const BUFFER_MEMORY_RANGE: RangeInclusive<usize> = 8 << 20..=1 << 40;
 
 /// Reads how much applications may send in part and leave unread in all.

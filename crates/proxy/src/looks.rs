@@ -35,24 +35,24 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Takes in what a look has found, where the file with the fingerprint `in_force` is what the process works by.
-    pub fn handle_look(&mut self, found: &Found, in_force: &str, now: Instant) -> Verdict {
+    /// Takes in what a look has found, where the file with the fingerprint `active_config` is what the process works by.
+    pub fn handle_look(&mut self, found: &Found, active_config: &str, now: Instant) -> Verdict {
         let is_settled = self.last.as_ref() == Some(found);
         self.last = Some(found.clone());
         if !is_settled {
             return Verdict::Keep;
         }
-        let is_in_force = found.as_deref() == Ok(in_force);
+        let is_active = found.as_deref() == Ok(active_config);
         match &self.refused {
             Some((refused, at)) if refused == found => match now.duration_since(*at) >= RETRY {
                 true => Verdict::Try,
                 false => Verdict::Keep,
             },
-            Some(_) if is_in_force => {
+            Some(_) if is_active => {
                 self.refused = None;
                 Verdict::Back
             }
-            None if is_in_force => Verdict::Keep,
+            None if is_active => Verdict::Keep,
             _ => Verdict::Try,
         }
     }
@@ -69,7 +69,7 @@ mod tests {
 
     struct World {
         looks: Looks,
-        in_force: String,
+        active_config: String,
         now: Instant,
     }
 
@@ -77,7 +77,7 @@ mod tests {
         fn new() -> Self {
             World {
                 looks: Looks::default(),
-                in_force: "a".into(),
+                active_config: "a".into(),
                 now: Instant::now(),
             }
         }
@@ -86,13 +86,14 @@ mod tests {
         fn look(&mut self, found: Result<&str, &str>) -> Verdict {
             self.now += Duration::from_secs(1);
             let found = found.map(str::to_owned).map_err(str::to_owned);
-            self.looks.handle_look(&found, &self.in_force, self.now)
+            self.looks
+                .handle_look(&found, &self.active_config, self.now)
         }
 
         fn end(&mut self, found: Result<&str, &str>, is_taken: bool) {
             let found = found.map(str::to_owned).map_err(str::to_owned);
             if let (Ok(digest), true) = (&found, is_taken) {
-                self.in_force.clone_from(digest);
+                self.active_config.clone_from(digest);
             }
             self.looks.handle_end(found, is_taken, self.now);
         }
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_in_force_ends_a_refusal_unless_it_is_what_was_refused() {
+    fn the_file_active_ends_a_refusal_unless_it_is_what_was_refused() {
         let mut world = World::new();
         world.end(Ok("bad"), false);
         assert_eq!(world.look(Ok("a")), Verdict::Keep);

@@ -43,7 +43,7 @@ enum News {
 
 impl Outages {
     /// Takes in what a worker has seen, and says what is news.
-    pub fn hear(&self, now: Instant, state: &ServerState) {
+    pub fn handle(&self, now: Instant, state: &ServerState) {
         let server = (Arc::clone(&state.pool), state.server.clone());
         let news = self.with(|board| board.take(now, &server, &state.change));
         if let Some((news, outage)) = news {

@@ -1,7 +1,7 @@
 //! What `--admin` answers: `/healthz`, `/readyz` and `/metrics`.
 
+use crate::active_config::ActiveConfig;
 use crate::control::{Control, ReloadCounts, WorkerHandle};
-use crate::in_force::InForce;
 use crate::recorder::Sink;
 use evenkeel_proxy_core::{ProcessFacts, ProcessStats, render_metrics};
 use evenkeel_runtime::budget::Pool;
@@ -26,7 +26,7 @@ pub struct Facts {
     pub buffers: Arc<Pool>,
     pub reload_counts: Arc<ReloadCounts>,
     /// The configuration of all workers.
-    pub in_force: InForce,
+    pub active_config: ActiveConfig,
     /// Where requests are logged and recorded.
     pub recorder: Option<Sink>,
     /// Turns of workers that took long.
@@ -39,7 +39,7 @@ impl Facts {
     /// Everything but the workers' counts.
     pub fn process(&self) -> ProcessStats {
         let now = self.clock.now();
-        let revision = self.in_force.revision();
+        let revision = self.active_config.revision();
         let recorder = self.recorder.as_ref();
         let (logged, dropped) = recorder.map_or((0, 0), Sink::lines);
         let (recorded, unrecorded) = recorder.map_or((0, 0), Sink::records);
@@ -72,7 +72,7 @@ impl Facts {
             config_refusal: self.reload_counts.refusal(),
             config_generation: revision.generation,
             config_digest: revision.digest,
-            discoveries: self.in_force.discovery_stats(),
+            discoveries: self.active_config.discovery_stats(),
             ..ProcessStats::default()
         }
     }

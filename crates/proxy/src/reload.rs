@@ -5,12 +5,12 @@
 //! for, and so are the servers of pools that look for them; only then are the workers told, each of which changes over between two turns. If anything
 //! fails before, everything stays as it was.
 
+use crate::active_config::ActiveConfig;
 use crate::args::Args;
 use crate::clusters::{Clusters, Identity, Wanted, Wish};
 use crate::config::{ConfigError, PoolServers, Settings, fingerprint};
 use crate::control::{ReloadCounts, WorkerHandle};
 use crate::discovery::{Discoveries, DiscoverySpec};
-use crate::in_force::InForce;
 use crate::looks::{Found, Looks, Verdict};
 use crate::news::News;
 use evenkeel_runtime::{Certificates, Clock, PreparedCertificates};
@@ -29,7 +29,7 @@ const MAP_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a reload waits until all workers have changed over, which takes each a turn.
 const WORKER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What became of a reload that was carried out.
+/// What became of a reload that was executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reloaded {
     /// The configuration's number.
@@ -67,7 +67,7 @@ pub struct Reloader {
     pub started: Settings,
     /// What was taken over last.
     pub taken: Settings,
-    pub in_force: InForce,
+    pub active_config: ActiveConfig,
     /// What it needs of coordinators.
     pub wanted: Wanted,
     /// The lists of servers that it looks for.
@@ -111,7 +111,7 @@ impl From<ConfigError> for Refusal {
             line: error.line(),
             told: match &error {
                 ConfigError::Flags(error) => error.to_string(),
-                ConfigError::File(rejection) => rejection.told(),
+                ConfigError::File(rejection) => rejection.log_line(),
             },
         }
     }
@@ -138,12 +138,15 @@ impl Reloader {
         if self.is_stopped {
             return;
         }
-        let in_force = &self.taken.digest;
-        match self.looks.handle_look(&found, in_force, Instant::now()) {
+        let active_config = &self.taken.digest;
+        match self
+            .looks
+            .handle_look(&found, active_config, Instant::now())
+        {
             Verdict::Keep => {}
             Verdict::Back => {
                 self.counts.set_refusal("");
-                info!("the file says again what is in force, md5 {in_force}");
+                info!("the file says again what is in force, md5 {active_config}");
             }
             Verdict::Try => {
                 let reloaded = self.try_reload();
@@ -221,7 +224,7 @@ impl Reloader {
         let config = self
             .join(&wanted)
             .and_then(|()| self.look_for(&lists))
-            .and_then(|()| self.in_force.take_over(settings.clone()))
+            .and_then(|()| self.active_config.take_over(settings.clone()))
             .inspect_err(|_| {
                 self.clusters.keep_only(&self.wanted);
                 self.discoveries.keep_only(self.discovered.iter());
@@ -284,7 +287,7 @@ impl Reloader {
         for plan in &self.taken.pools {
             let Some(spec) = &plan.follows else { continue };
             let source = self.clusters.source(spec);
-            let told = self.clusters.told(source, &plan.name);
+            let told = self.clusters.update(source, &plan.name);
             // Who has lost its name does not know any more.
             let stage = told
                 .as_ref()

@@ -1,5 +1,6 @@
 //! Starting and stopping a proxy.
 
+use crate::active_config::ActiveConfig;
 use crate::args::{Args, Command};
 use crate::check::check;
 use crate::clusters::{Clusters, Identity, Wanted};
@@ -7,7 +8,6 @@ use crate::config::Settings;
 use crate::control::{Control, Gauges, ReloadCounts, WorkerHandle};
 use crate::discovery::Discoveries;
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
-use crate::in_force::InForce;
 use crate::looks::Looks;
 use crate::news::News;
 use crate::outages::Outages;
@@ -154,7 +154,7 @@ impl Proxy {
             rests.push((core, poll, incoming, control));
         }
         let workers: Arc<[WorkerHandle]> = handles.into();
-        let in_force = InForce::new(
+        let active_config = ActiveConfig::new(
             settings.clone(),
             Arc::clone(&config),
             Arc::clone(&workers),
@@ -177,7 +177,7 @@ impl Proxy {
             workers: Arc::clone(&workers),
             connections: Arc::clone(&connections),
             reload_counts: Arc::clone(&reload_counts),
-            in_force: in_force.clone(),
+            active_config: active_config.clone(),
             recorder: sink.clone(),
             turns: Arc::clone(&turns),
             resolver: resolver.clone(),
@@ -227,7 +227,7 @@ impl Proxy {
                 anyhow::bail!("a worker ended before it had a map");
             }
         }
-        in_force.follow_lists();
+        active_config.follow_lists();
         let admin = settings
             .admin
             .map(|at| HttpPort::start(at, facts.into_answers()));
@@ -258,7 +258,7 @@ impl Proxy {
             args: args.clone(),
             started: settings.clone(),
             taken: settings,
-            in_force,
+            active_config,
             wanted,
             discovered,
             identity,

@@ -2,7 +2,7 @@
 //! much of it is taken, and who has to go when it is short.
 //!
 //! What one connection may hold is bounded, but many connections hold many times that. A [`Pool`] bounds
-//! the sum. Its users keep three rules, so that whoever holds much is in nobody's way but his own:
+//! the sum. Its users keep three rules, so that anyone who holds much is in nobody's way but his own:
 //!
 //! | [`Level`] | up to | |
 //! |---|---|---|
@@ -34,7 +34,7 @@ const STEP: usize = 32 << 10;
 /// A connection that holds less is not worth closing, in bytes.
 pub const HOLDER_MIN: usize = 16 << 10;
 
-/// The same when a pool is [`Level::Over`]. So many bytes of each connection are beyond all limits.
+/// The same when a pool is [`Level::Over`]. This many bytes of each connection are beyond all limits.
 pub const SMALL_HOLDER_MIN: usize = 2 << 10;
 
 /// Bytes a second that a client has to move to keep what others need: half a megabit, which the slowest
@@ -45,11 +45,11 @@ pub const RATE_MIN: usize = 64 << 10;
 /// been sent again. With many who wait it is less: see [`patience`].
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// So many who wait take the whole [`PATIENCE`]. A pool has room for about as many of the largest values;
+/// This many who wait take the whole [`PATIENCE`]. A pool has room for about as many of the largest values;
 /// with twice as many each gets half the time, so that all have their turn within a second or two.
 const WAITERS_PATIENT: usize = 8;
 
-/// Least of it: whoever is closed comes again, and that costs more than to let him wait.
+/// Least of it: anyone who is closed comes again, and that costs more than to let him wait.
 const PATIENCE_MIN: Duration = Duration::from_millis(100);
 
 /// What is held for less than that has had no turn of its worker to move: others go first.
@@ -84,7 +84,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of so many bytes for so many threads; without bound for zero. What is large is let in while
+    /// A pool of this many bytes for this many threads; without bound for zero. What is large is let in while
     /// the limit is not reached, whatever its size: each thread may bring `at_once` bytes beyond it.
     pub fn new(limit: usize, at_once: usize, threads: usize) -> Self {
         let limit = if limit == 0 { usize::MAX } else { limit };
@@ -119,7 +119,7 @@ impl Pool {
         }
     }
 
-    /// Bytes that a thread has to give back at once, which holds so many: no more than it has beyond its
+    /// Bytes that a thread has to give back at once, which holds this many: no more than it has beyond its
     /// part. Others do the same as soon as they look.
     pub fn excess(&self, used: usize) -> usize {
         let beyond_part = used.saturating_sub(self.top / self.threads);
@@ -151,7 +151,7 @@ impl Pool {
         }
     }
 
-    /// Counts bytes that are on their way from one thread to another; whoever receives them gives them
+    /// Counts bytes that are on their way from one thread to another; anyone who receives them gives them
     /// back. Nobody is asked: they are there already.
     pub fn take(&self, bytes: usize) {
         self.taken.fetch_add(bytes, Ordering::Relaxed);
@@ -233,7 +233,7 @@ impl Holding {
     }
 }
 
-/// How long who hardly moves may keep what so many wait for.
+/// How long who hardly moves may keep what this many wait for.
 pub fn patience(waiting: usize) -> Duration {
     let turns = (waiting / WAITERS_PATIENT).max(1);
     let patience = PATIENCE / u32::try_from(turns).unwrap_or(u32::MAX);

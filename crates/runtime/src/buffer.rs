@@ -18,7 +18,7 @@ pub struct InputBuffer {
 /// shall cost less than 4 KiB in all.
 const KEEP_MAX: usize = 1024;
 
-/// A buffer of which less than one part in so many is in use gives the rest back.
+/// A buffer of which less than one part in this many is in use gives the rest back.
 const SPARSE: usize = 4;
 
 impl InputBuffer {

@@ -76,7 +76,7 @@ impl ConnectionCount {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Most connections at a time.
+    /// Maximum connections at a time.
     pub fn limit(&self) -> usize {
         self.limit
     }

@@ -41,7 +41,7 @@ pub fn daemonize() -> io::Result<Daemon> {
         std::process::exit(code.into());
     }
     rustix::process::setsid()?;
-    // Whoever leads a session may get a terminal by opening one; its child may not.
+    // Anyone who leads a session may get a terminal by opening one; its child may not.
     if !fork()? {
         std::process::exit(0);
     }

@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// other processes, a state file.
 pub const RESERVED_DESCRIPTORS: u64 = 256;
 
-/// Raises the limit of open descriptors to what so many clients (`-c`) need, as memcached does.
+/// Raises the limit of open descriptors to what this many clients (`-c`) need, as memcached does.
 ///
 /// # Errors
 /// When the limit is lower and may not be raised.

@@ -2,7 +2,7 @@
 //!
 //! One thread serves one request after another: those who ask are a supervisor and a scraper, every few
 //! seconds. A library with an async runtime was rejected for that; what is needed of HTTP is a request
-//! line. Whoever asks slowly is cut off after [`REQUEST_TIME`] in all, so the next one waits no longer.
+//! line. Anyone who asks slowly is cut off after [`REQUEST_TIME`] in all, so the next one waits no longer.
 
 use crate::UsageError;
 use crate::spawn_named;

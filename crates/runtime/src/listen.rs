@@ -14,7 +14,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A connection on which nothing has come for so long is asked whether its client is still there.
+/// A connection on which nothing has come for this long is asked whether its client is still there.
 /// Long beside any pause of a busy application, short beside the hours for which a firewall that
 /// forgot a connection would keep its memory occupied.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
@@ -22,7 +22,7 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
 /// Pause between such questions.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// A client whose machine has confirmed nothing for so long, be it data or such a question, is gone.
+/// A client whose machine has confirmed nothing for this long, be it data or such a question, is gone.
 const USER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A socket that accepts connections, non-blocking.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::Sender;
 
-/// The worker may be asleep, or will not look before it sleeps: whoever notifies it wakes its poll.
+/// The worker may be asleep, or will not look before it sleeps: anyone who notifies it wakes its poll.
 const ASLEEP: u8 = 0;
 /// The worker looks at its queues before it sleeps.
 const AWAKE: u8 = 1;

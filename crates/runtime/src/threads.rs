@@ -36,7 +36,7 @@ pub struct ProcessorTimes {
 }
 
 impl ProcessorTimes {
-    /// Of the calling thread, whoever asks later.
+    /// Of the calling thread, no matter who asks later.
     #[allow(clippy::disallowed_methods, reason = "no disk is behind /proc")]
     pub fn of_this_thread() -> Self {
         ProcessorTimes {

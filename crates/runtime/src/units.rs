@@ -54,12 +54,16 @@ pub fn parse_http_address(text: &str) -> Result<SocketAddr, String> {
         };
         Some(SocketAddr::new(ip, port?))
     });
-    address.ok_or_else(|| match text.trim_start_matches(':').parse::<u16>() {
-        Ok(port) => {
-            format!("give IP:PORT: 127.0.0.1:{port} for this machine alone, 0.0.0.0:{port} for all")
-        }
-        Err(_) => "give IP:PORT, such as 127.0.0.1:9150".into(),
-    })
+    address.ok_or_else(
+        || match text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
+            Ok(port) => {
+                format!(
+                    "give IP:PORT: 127.0.0.1:{port} for this machine alone, 0.0.0.0:{port} for all"
+                )
+            }
+            Err(_) => "give IP:PORT, such as 127.0.0.1:9150".into(),
+        },
+    )
 }
 
 /// Finds the address of a server: `HOST` or `HOST:PORT`, port 11211 unless given. As [`resolve`].

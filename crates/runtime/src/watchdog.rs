@@ -9,7 +9,7 @@
 //!                 └─────── seen ─── still ── still: 50 ms and more
 //! ```
 //!
-//! So what is found has taken so long for certain, and is told while it goes on, which a loop that looks at the clock itself
+//! So what is found has taken this long for certain, and is told while it goes on, which a loop that looks at the clock itself
 //! could not do of one that hangs. A turn of 50 to 100 ms may be missed. Where the watchdog itself was not run, the process was
 //! stopped or the machine has too much to do: nothing is concluded from such a time. Turns of a thread that would run, as the kernel
 //! says, and is not run although the watchdog is, are counted apart.
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A turn that takes so long is slow: a hundred times what a full one takes, and what a person begins to notice.
+/// A turn that takes this long is slow: a hundred times what a full one takes, and what a person begins to notice.
 pub const SLOW_TURN: Duration = Duration::from_millis(50);
 
 /// How often the watchdog looks: at each turn that is slow by half twice at least.
@@ -43,7 +43,7 @@ pub enum Step {
     Connections,
     /// Taking messages of other workers.
     Messages,
-    /// Reading sockets, carrying out what came, and answering.
+    /// Reading sockets, executing what came, and answering.
     Serving,
     /// What clients ask of the whole process.
     Process,
@@ -151,7 +151,7 @@ impl TurnCounts {
         self.slow.load(Ordering::Relaxed)
     }
 
-    /// Those that took so long because the machine gave their thread no processor for most of the time.
+    /// Those that took this long because the machine gave their thread no processor for most of the time.
     pub fn starved(&self) -> u64 {
         self.starved.load(Ordering::Relaxed)
     }
@@ -337,7 +337,7 @@ mod tests {
         turn << 8 | u64::from(step as u8)
     }
 
-    /// Looks at states at the watchdog's pace, of a thread that has run so many milliseconds at each.
+    /// Looks at states at the watchdog's pace, of a thread that has run this many milliseconds at each.
     fn looks(
         sight: &mut Sight,
         from: Instant,

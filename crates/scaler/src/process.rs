@@ -7,7 +7,7 @@
 //!
 //! Nothing is started again that has ended.
 
-use crate::run::{await_end, told};
+use crate::run::{await_end, one_line};
 use crate::{Actuator, Failed, check_name};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::BTreeMap;
@@ -184,7 +184,7 @@ impl ProcessActuator {
         let said = fs::read(self.file(name, "log")).unwrap_or_default();
         Err(Failed::Gone {
             program: self.program.clone(),
-            told: told(&said),
+            told: one_line(&said),
         })
     }
 

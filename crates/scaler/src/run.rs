@@ -42,7 +42,7 @@ pub(crate) fn run(program: &Path, arguments: &[&str], within: Duration) -> Resul
         .stderr(Stdio::piped())
         .process_group(0);
     let mut child = command.spawn().map_err(failed("start"))?;
-    let heard = hear(&mut child, Instant::now() + within).map_err(failed("hear"));
+    let heard = handle(&mut child, Instant::now() + within).map_err(failed("hear"));
     let [out, err] = match heard {
         Ok(Heard::All(heard)) => heard,
         unheard => {
@@ -60,14 +60,14 @@ pub(crate) fn run(program: &Path, arguments: &[&str], within: Duration) -> Resul
         return Err(Failed::Ended {
             program: program.to_owned(),
             status,
-            told: told(&err),
+            told: one_line(&err),
         });
     }
     Ok(out)
 }
 
 /// The beginning of what was said, in one line.
-pub(crate) fn told(said: &[u8]) -> String {
+pub(crate) fn one_line(said: &[u8]) -> String {
     let shown = &said[..said.len().min(TOLD_LEN_MAX)];
     let text = String::from_utf8_lossy(shown);
     text.trim().replace('\n', "; ")
@@ -103,7 +103,7 @@ impl<R: Read + AsFd> Stream<R> {
 }
 
 /// Hears a program until it has ended.
-fn hear(child: &mut Child, end: Instant) -> io::Result<Heard> {
+fn handle(child: &mut Child, end: Instant) -> io::Result<Heard> {
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let mut out = Stream(child.stdout.take(), Vec::new());
     let mut err = Stream(child.stderr.take(), Vec::new());

@@ -71,7 +71,7 @@ pub enum Nonsense {
 pub enum NoChange {
     /// The change is as far already.
     Reached(Stage),
-    /// So many follow, and not as many as were said to.
+    /// This many follow, and not as many as were said to.
     OtherCount(usize),
     /// It is too late.
     PastReturn(Stage),
@@ -132,7 +132,7 @@ impl Change {
     ///
     /// # Errors
     /// It makes no sense; nothing of it is used.
-    pub fn hear(&mut self, name: &str, said: Followed) -> Result<bool, Nonsense> {
+    pub fn handle(&mut self, name: &str, said: Followed) -> Result<bool, Nonsense> {
         self.check(&said)?;
         let adopted = said.told.filter(|told| told.version > self.step.version);
         if let Some(step) = adopted {

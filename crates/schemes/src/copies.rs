@@ -25,10 +25,10 @@ const SPREAD: u32 = 10;
 /// A copy with less than this part of the most that it may live is old enough to be refreshed.
 const OLD: u32 = 4;
 
-/// One in so many reads of an old copy refreshes it: one is enough, and a copy that is read a lot has many.
+/// One in this many reads of an old copy refreshes it: one is enough, and a copy that is read a lot has many.
 const REFRESHERS: u32 = 4;
 
-/// An item with so many seconds to live, or less, has no copies: they would be gone before they are read.
+/// An item with this many seconds to live, or less, has no copies: they would be gone before they are read.
 const SHORT_SECS: u64 = 2;
 
 /// How far copies of a pool are switched on.
@@ -127,7 +127,7 @@ impl Header {
     }
 }
 
-/// How many seconds a copy may live, of an item that has so many left (`None`: it does not end), where none may live longer than `most`.
+/// How many seconds a copy may live, of an item that has this many left (`None`: it does not end), where none may live longer than `most`.
 /// `chance` is any number. `None` where there is to be no copy.
 pub fn lifetime(item_ttl: Option<u64>, most: u32, chance: u32) -> Option<u32> {
     let less = chance % (most / SPREAD + 1);
@@ -182,7 +182,7 @@ pub fn read(found: Found, now: u32, most: u32, chance: u32) -> Read {
     }
 }
 
-/// A write that has been carried out at home, whatever was answered there: it is answered when all copies are heard of, which are deleted
+/// A write that has been executed at home, whatever was answered there: it is answered when all copies are heard of, which are deleted
 /// side by side. Home may have lost what copies still have, so they are deleted also where it says that nothing was there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Deleting {
@@ -191,7 +191,7 @@ pub struct Deleting {
 }
 
 impl Deleting {
-    /// So many copies are being deleted, one at least.
+    /// This many copies are being deleted, one at least.
     pub fn new(copies: u8) -> Self {
         debug_assert!(copies > 0);
         Deleting {
@@ -202,7 +202,7 @@ impl Deleting {
 
     /// One more is heard of: it is deleted or was not there (confirmed), or nobody knows. With the last one: whether all are confirmed. If
     /// not, the write is an error of unknown outcome.
-    pub fn hear(&mut self, is_confirmed: bool) -> Option<bool> {
+    pub fn handle(&mut self, is_confirmed: bool) -> Option<bool> {
         self.left -= 1;
         self.is_confirmed &= is_confirmed;
         (self.left == 0).then_some(self.is_confirmed)
@@ -280,11 +280,11 @@ mod tests {
     #[test]
     fn a_write_is_answered_when_the_last_copy_is_heard_of() {
         let mut one = Deleting::new(1);
-        assert_eq!(one.hear(true), Some(true));
+        assert_eq!(one.handle(true), Some(true));
         for (first, second) in [(true, true), (true, false), (false, true), (false, false)] {
             let mut two = Deleting::new(2);
-            assert_eq!(two.hear(first), None);
-            assert_eq!(two.hear(second), Some(first && second));
+            assert_eq!(two.handle(first), None);
+            assert_eq!(two.handle(second), Some(first && second));
         }
     }
 }

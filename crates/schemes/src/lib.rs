@@ -1,7 +1,7 @@
 //! What a pool does with a key, as plain values, and the names of ours on servers that are not ours.
 //!
 //! A [`Scheme`] is a choice on each of four axes: where a key lives, whether it is replicated, which copy a read goes to, and what a
-//! write does. [`Scheme::standing`] says of every combination whether it works, is not built, or makes no sense, and why.
+//! write does. [`Scheme::support`] says of every combination whether it works, is not built, or makes no sense, and why.
 
 #![forbid(unsafe_code)]
 // See clippy.toml.
@@ -27,4 +27,4 @@ pub mod stage;
 pub mod warm;
 pub mod warmth;
 
-pub use scheme::{Placement, Read, Replication, Scheme, Standing, Write};
+pub use scheme::{Placement, Read, Replication, Scheme, Support, Write};

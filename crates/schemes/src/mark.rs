@@ -65,7 +65,7 @@ pub const fn is_mark(flags: u32) -> bool {
 }
 
 /// The value of a placeholder: who put it means to bring the item from where it was before. The nonce tells it from others; nothing
-/// depends on it, but whoever looks at a server by hand sees which is which.
+/// depends on it, but anyone who looks at a server by hand sees which is which.
 pub fn placeholder(nonce: u64) -> [u8; LEN] {
     compose(PLACEHOLDER, nonce)
 }
@@ -174,7 +174,7 @@ fn put_digits(out: &mut Vec<u8>, number: u64, count: usize) {
     out.extend((0..count).rev().map(|at| digit_of(number, at)));
 }
 
-/// The digit of a number with so many behind it.
+/// The digit of a number with this many behind it.
 fn digit_of(number: u64, behind: usize) -> u8 {
     DIGITS[(number >> (4 * behind) & 15) as usize]
 }

@@ -5,7 +5,7 @@
 use core::fmt::Write as _;
 
 use crate::name::Kind;
-use crate::{Placement, Read, Replication, Scheme, Standing, Write};
+use crate::{Placement, Read, Replication, Scheme, Support, Write};
 
 #[test]
 fn the_page_of_schemes_says_what_the_code_does() {
@@ -30,7 +30,7 @@ TLS goes with any pool of memcached servers. Failover and gutters go with those 
 
 ## Every combination
 
-**works**, not built (it makes sense, and nothing carries it out yet), or the number of the reason why it makes no sense.
+**works**, not built (it makes sense, and nothing implements it yet), or the number of the reason why it makes no sense.
 ";
 
 const NAMES: &str = "
@@ -117,7 +117,7 @@ interleaving, of two commands of any kind where nothing else is said. 0 → 1 �
 |---|---:|
 | 0 → 1 → 0 | 340,745 |
 | the same, three gets and sets, an eviction | 121,979 |
-| the same, three gets and sets, one request given up, which may be carried out at any time | 217,099 |
+| the same, three gets and sets, one request given up, which may be executed at any time | 217,099 |
 | the same, two gets and sets, a restart of any server, which counts uniques anew | 10,664 |
 | 0 → 0: the generation alone is new | 124,480 |
 | 0 → 1, withdrawn, and again: three gets and sets | 31,677 |
@@ -140,7 +140,7 @@ const SWITCHES: &str = "
 ## One architecture takes the place of another
 
 The same stages lead from a pool to another one where either, or both, have an item in one of several racks ([locality](locality.md#switching-while-it-serves)). What the former pool is asked, it
-carries out by its own steps: a fetch is its read, a delete is its delete. What is brought to racks is an add of what is fetched when lock and notes stand. Whoever stores or deletes here has
+executes by its own steps: a fetch is its read, a delete is its delete. What is brought to racks is an add of what is fetched when lock and notes stand. Anyone who stores or deletes here has
 deleted at the former pool before, and takes the lock away: so either nothing is fetched, or it is not stored.
 
 `crates/schemes/tests/switch/` searches that with the commands, the racks' steps and the stages that ship, for eight pairs: from plain to Snoop and to Directory, back, and from each of these two to
@@ -149,7 +149,7 @@ either. Two racks, commands in any of them:
 | searched, two commands, from `former` to `done` | states, all pairs |
 |---|---:|
 | gets and sets, or gets and deletes, with an eviction | 1,464,051 |
-| gets, sets and deletes, one command given up, whose requests may be carried out at any time | 446,035 |
+| gets, sets and deletes, one command given up, whose requests may be executed at any time | 446,035 |
 | gets, sets and deletes, a restart of any server | 1,439,251 |
 | *nothing lost* while it is warming: commands of any kind | 375,440 |
 
@@ -202,7 +202,7 @@ said. *Switched* is off, clearing, on, clearing, off, clearing, on; else copies 
 | searched | states |
 |---|---:|
 | one copy, an eviction | 60,775 |
-| one copy, one request given up, which may be carried out at any time | 39,553 |
+| one copy, one request given up, which may be executed at any time | 39,553 |
 | one copy, a restart of its server, which counts uniques anew | 30,125 |
 | one copy, four reads at the copy and sets | 10,334 |
 | two copies: reads and refreshes at both, sets and deletes | 47,280 |
@@ -251,7 +251,7 @@ const WORKING: [(Scheme, &str); 8] = [
 fn page() -> String {
     let mut page = String::from(HEAD);
     for (scheme, pools) in WORKING {
-        let Standing::Works(promise) = scheme.standing() else {
+        let Support::Works(promise) = scheme.support() else {
             panic!("{scheme} is among those that work");
         };
         writeln!(page, "| {scheme} | {pools} | {promise} |").expect("it is a string");
@@ -270,13 +270,13 @@ fn page() -> String {
                 if scheme.read == Read::ALL[0] {
                     write!(page, "\n| {} |", scheme.write).expect("it is a string");
                 }
-                match scheme.standing() {
-                    Standing::Works(_) => {
+                match scheme.support() {
+                    Support::Works(_) => {
                         works += 1;
                         page.push_str(" **works** |");
                     }
-                    Standing::NotBuilt => page.push_str(" not built |"),
-                    Standing::Refused(why) => {
+                    Support::NotBuilt => page.push_str(" not built |"),
+                    Support::Refused(why) => {
                         let known = reasons.iter().position(|reason| *reason == why);
                         let number = known.unwrap_or_else(|| {
                             reasons.push(why);

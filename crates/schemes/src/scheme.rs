@@ -44,7 +44,7 @@ pub enum Read {
 pub enum Write {
     /// It goes to the home alone.
     Home,
-    /// The home carries it out and sends it to the copies.
+    /// The home executes it and sends it to the copies.
     HomeAndPropagate,
     /// It goes to the home, and then the copies are deleted.
     HomeThenDelete,
@@ -69,10 +69,10 @@ pub struct Scheme {
 
 /// Whether a scheme can be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Support {
     /// It can; and what it promises.
     Works(&'static str),
-    /// It makes sense, and nothing carries it out yet.
+    /// It makes sense, and nothing implements it yet.
     NotBuilt,
     /// It makes no sense, and why.
     Refused(&'static str),
@@ -171,8 +171,8 @@ impl Scheme {
     };
 
     /// Whether it can be had: the first reason why not, in the order of the axes.
-    pub fn standing(&self) -> Standing {
-        use Standing::{NotBuilt, Refused, Works};
+    pub fn support(&self) -> Support {
+        use Support::{NotBuilt, Refused, Works};
         let Scheme {
             placement,
             replication,

@@ -1,7 +1,7 @@
 //! A pool that is warmed from a former one: what is asked, where, and in which order, for one command.
 //!
 //! A key has two places, *here* and the *former* one. What is here counts. What is not is brought by a guarded fill; a write deletes at the
-//! former place first, then is carried out here. The rules:
+//! former place first, then is executed here. The rules:
 //!
 //! - A fill puts a placeholder where nothing is, reads the former place, and puts the item in place of *that* placeholder, by its CAS
 //!   unique. Every write here changes the unique after it has deleted at the former place. So a fill that read before the delete stores
@@ -10,7 +10,7 @@
 //!   nothing, and an eviction here uncovers nothing old, or it is a late store: that has happened when somebody has stored it here, and not
 //!   before. A read shows what it has stored, never what it has only fetched.
 //! - A command that depends on what is there *resolves* first: it brings the item, or holds a placeholder where there is none. Then it
-//!   deletes at the former place, and is carried out here on condition that what it resolved is still there. Else it begins anew.
+//!   deletes at the former place, and is executed here on condition that what it resolved is still there. Else it begins anew.
 //! - A placeholder is shown to nobody. A read that meets one is a miss.
 //!
 //! Who works by these rules can do so beside others who ask nobody, and beside others who do not fill any more ([`Warming::of_write`]
@@ -78,9 +78,9 @@ pub enum Heard {
     Mark(u64),
     /// Nothing is there.
     Nothing,
-    /// Carried out; with the unique of what is there now where the command tells it.
+    /// Executed; with the unique of what is there now where the command tells it.
     Done(u64),
-    /// Not carried out: the condition does not hold.
+    /// Not executed: the condition does not hold.
     Refused,
     /// An error, or it could not be asked, or nobody knows what came of it.
     Failed,
@@ -203,7 +203,7 @@ impl Warming {
     }
 
     /// What was asked last has come to this: all transitions.
-    pub fn hear(&mut self, heard: Heard) -> Next {
+    pub fn handle(&mut self, heard: Heard) -> Next {
         use Heard::{Done, Failed, Item, Mark, Nothing, Refused};
         let reads = self.wish == Wish::Read;
         let is_read = reads || self.wish == Wish::ReadHere;
@@ -347,9 +347,9 @@ mod tests {
     fn a_refresh_looks_fetches_and_stores_over_what_it_has_seen() {
         let (mut refresh, first) = Warming::of_refresh();
         assert_eq!(first, Command::Look);
-        assert_eq!(refresh.hear(Heard::Item(7)).ask, Some(Command::Fetch));
-        assert_eq!(refresh.hear(Heard::Item(1)).ask, Some(Command::Store(7)));
-        assert_eq!(refresh.hear(Heard::Done(8)).ask, None);
+        assert_eq!(refresh.handle(Heard::Item(7)).ask, Some(Command::Fetch));
+        assert_eq!(refresh.handle(Heard::Item(1)).ask, Some(Command::Store(7)));
+        assert_eq!(refresh.handle(Heard::Done(8)).ask, None);
     }
 
     #[test]
@@ -365,9 +365,9 @@ mod tests {
             for heard in heard {
                 let (mut refresh, _) = Warming::of_refresh();
                 for before in before {
-                    refresh.hear(*before);
+                    refresh.handle(*before);
                 }
-                assert_eq!(refresh.hear(*heard).ask, None, "{before:?} {heard:?}");
+                assert_eq!(refresh.handle(*heard).ask, None, "{before:?} {heard:?}");
             }
         }
     }

@@ -61,7 +61,7 @@ pub struct Warmth {
 
 impl Warmth {
     /// A proxy tells what its reads have found. The first time it says where it begins, and no more. O(log proxies).
-    pub fn hear(&mut self, now: Instant, proxy: &str, boot: BootId, found: Found) {
+    pub fn handle(&mut self, now: Instant, proxy: &str, boot: BootId, found: Found) {
         let began = *self.began.get_or_insert(now);
         let before = self.told.insert(proxy.to_owned(), (boot, found));
         let Some((_, before)) = before.filter(|(life, _)| *life == boot) else {
@@ -104,16 +104,16 @@ mod tests {
     fn the_share_is_of_all_proxies_and_of_the_last_window() {
         let mut warmth = Warmth::default();
         // Long before the change one of them found all of it at the former servers.
-        warmth.hear(at(0), "p1", BOOT, found(1_000_000, 1_000_000));
-        warmth.hear(at(0), "p2", BOOT, found(0, 0));
-        warmth.hear(at(5), "p1", BOOT, found(1_009_000, 1_002_000));
+        warmth.handle(at(0), "p1", BOOT, found(1_000_000, 1_000_000));
+        warmth.handle(at(0), "p2", BOOT, found(0, 0));
+        warmth.handle(at(5), "p1", BOOT, found(1_009_000, 1_002_000));
         assert_eq!(warmth.share(), None, "too few");
-        warmth.hear(at(6), "p2", BOOT, found(11_000, 1_000));
+        warmth.handle(at(6), "p2", BOOT, found(11_000, 1_000));
         assert_eq!(warmth.share(), None, "too short");
-        warmth.hear(at(10), "p2", BOOT, found(11_000, 1_000));
+        warmth.handle(at(10), "p2", BOOT, found(11_000, 1_000));
         assert_eq!(warmth.share(), Some(0.15));
         assert!(!warmth.is_warm());
-        warmth.hear(at(21), "p1", BOOT, found(1_029_000, 1_002_019));
+        warmth.handle(at(21), "p1", BOOT, found(1_029_000, 1_002_019));
         assert_eq!(warmth.share(), Some(0.00095));
         assert!(warmth.is_warm());
     }
@@ -121,24 +121,24 @@ mod tests {
     #[test]
     fn who_begins_anew_is_counted_from_there() {
         let mut warmth = Warmth::default();
-        warmth.hear(at(0), "p1", BOOT, found(50_000, 50_000));
+        warmth.handle(at(0), "p1", BOOT, found(50_000, 50_000));
         // Its counts were reset.
-        warmth.hear(at(20), "p1", BOOT, found(10_000, 0));
+        warmth.handle(at(20), "p1", BOOT, found(10_000, 0));
         assert_eq!(warmth.share(), Some(0.0));
         // Another process has its name.
-        warmth.hear(at(40), "p1", BootId(2), found(90_000, 90_000));
+        warmth.handle(at(40), "p1", BootId(2), found(90_000, 90_000));
         assert_eq!(warmth.share(), Some(0.0));
-        warmth.hear(at(41), "p1", BootId(2), found(100_000, 90_500));
+        warmth.handle(at(41), "p1", BootId(2), found(100_000, 90_500));
         assert_eq!(warmth.share(), Some(0.05));
     }
 
     #[test]
     fn no_count_is_too_great() {
         let mut warmth = Warmth::default();
-        warmth.hear(at(0), "p1", BOOT, found(0, 0));
-        warmth.hear(at(0), "p2", BOOT, found(0, 0));
-        warmth.hear(at(1), "p1", BOOT, found(u64::MAX, 0));
-        warmth.hear(at(20), "p2", BOOT, found(u64::MAX, u64::MAX));
+        warmth.handle(at(0), "p1", BOOT, found(0, 0));
+        warmth.handle(at(0), "p2", BOOT, found(0, 0));
+        warmth.handle(at(1), "p1", BOOT, found(u64::MAX, 0));
+        warmth.handle(at(20), "p2", BOOT, found(u64::MAX, u64::MAX));
         assert_eq!(warmth.share(), Some(1.0));
     }
 }

@@ -2,7 +2,7 @@
 //! `make bench-instructions` counts of the whole server, less sockets and event loop.
 //!
 //! `cargo bench -p evenkeel-server-core --bench instructions`. Needs valgrind and `gungraun-runner` of the
-//! library's version. Each function carries out [`REQUESTS`] requests (the multi-get: keys) in inputs
+//! library's version. Each function executes [`REQUESTS`] requests (the multi-get: keys) in inputs
 //! of as many as its name says; divide by that.
 
 #![expect(
@@ -47,12 +47,12 @@ fn setting(inputs: Vec<Vec<u8>>) -> Setting {
     let mut core = WorkerCore::new(config, &pool).expect("sound settings");
     let id = core.open(Peer::default());
     for number in 0..ITEMS {
-        hear(&mut core, id, set(number).as_bytes());
+        handle(&mut core, id, set(number).as_bytes());
     }
     (core, id, inputs)
 }
 
-/// So many requests in each input.
+/// This many requests in each input.
 fn inputs(each: usize, request: impl Fn(usize) -> String) -> Vec<Vec<u8>> {
     let numbers: Vec<usize> = (0..REQUESTS).collect();
     let input = |numbers: &[usize]| numbers.iter().map(|number| request(*number)).collect();
@@ -86,7 +86,7 @@ fn sets(each: usize) -> Setting {
     setting(inputs(each, set))
 }
 
-fn hear(core: &mut WorkerCore, id: ConnectionId, input: &[u8]) {
+fn handle(core: &mut WorkerCore, id: ConnectionId, input: &[u8]) {
     let progress = core.handle_input(NOW, id, input);
     assert_eq!(progress.consumed, input.len());
     let answers = core.session(id).expect("it is open").out.len();
@@ -103,7 +103,7 @@ fn hear(core: &mut WorkerCore, id: ConnectionId, input: &[u8]) {
 #[bench::set_16(sets(16))]
 fn requests((mut core, id, inputs): Setting) -> Setting {
     for input in &inputs {
-        hear(&mut core, id, black_box(input));
+        handle(&mut core, id, black_box(input));
     }
     // Given back, so that freeing them is not counted.
     (core, id, inputs)

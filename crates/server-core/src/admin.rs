@@ -99,7 +99,7 @@ impl DebugClock {
         }
     }
 
-    /// Carries out `debugtime`.
+    /// Executes `debugtime`.
     pub fn change(&mut self, change: DebugTime) {
         let now = self.show(self.read);
         match change {

@@ -8,14 +8,14 @@
 //! ```
 //!
 //! It knows no threads and no clock; what decides is in [`migration`](evenkeel_balance). Moves are
-//! orders that a worker may not be able to carry out: whether one was, the next loads tell.
+//! orders that a worker may not be able to execute: whether one was, the next loads tell.
 
 use evenkeel_balance::cachelet_load::WorkerLoad;
 use evenkeel_balance::local::{
     Effort, HostedCachelet, LocalAnswer, LocalConfig, LocalInput, LocalMove, LocalPlanner,
 };
 use evenkeel_balance::phase::{
-    Deed, Interval, LocalDuty, Measurement, PhaseConfig, PhaseCounts, Phases, State,
+    Interval, LocalDuty, Measurement, PhaseAction, PhaseConfig, PhaseCounts, Phases, State,
 };
 use evenkeel_balance::share::ClusterLoad;
 use evenkeel_balance::solver::SolverCounts;
@@ -114,7 +114,7 @@ pub struct DecisionView {
     /// How long ago it was made, in milliseconds.
     pub age_ms: u64,
     /// What was decided.
-    pub deed: Deed,
+    pub deed: PhaseAction,
     /// What was measured then.
     pub before: Measurement,
     /// What was measured some intervals later; `null` until then.
@@ -122,7 +122,7 @@ pub struct DecisionView {
 }
 
 impl ServerBalancer {
-    /// The balancer of a server with so many workers and no map.
+    /// The balancer of a server with this many workers and no map.
     pub fn new(config: BalancerConfig, workers: u16) -> Self {
         ServerBalancer {
             mode: config.mode,

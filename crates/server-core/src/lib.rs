@@ -13,7 +13,7 @@
 //!                        shadow workers of other servers
 //! ```
 //!
-//! A command is parsed in place, carried out at the worker that holds its key, and its answer is composed straight into the
+//! A command is parsed in place, executed at the worker that holds its key, and its answer is composed straight into the
 //! connection's output. From the bottom up:
 //!
 //! - `shard`: items, replicas, hot keys, versions, counts; all that a command touches.

@@ -110,8 +110,8 @@ pub struct Surroundings<'a> {
 }
 
 impl Links {
-    /// Carries out what the hot keys decided. Must run before anybody is answered anew.
-    pub fn carry_out(&mut self, engine: &mut Engine, now: Now, here: Surroundings<'_>) {
+    /// Executes what the hot keys decided. Must run before anybody is answered anew.
+    pub fn execute(&mut self, engine: &mut Engine, now: Now, here: Surroundings<'_>) {
         while engine.hot.has_output() {
             let newest = engine.newest_version();
             let Some(output) = engine.hot.poll_output() else {

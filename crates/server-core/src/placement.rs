@@ -102,7 +102,7 @@ impl Node {
     }
 }
 
-/// Where to carry out a command on a key.
+/// Where to execute a command on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalPlace {
     /// Cachelet of this server that holds the key.
@@ -415,7 +415,7 @@ pub(crate) struct Located {
 }
 
 impl Located {
-    /// The same for a command that is carried out here.
+    /// The same for a command that is executed here.
     #[inline]
     pub fn at(&self, now: Now, reader: Reader) -> At {
         At {

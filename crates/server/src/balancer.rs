@@ -25,7 +25,7 @@ pub struct SharedBalancer {
 }
 
 impl SharedBalancer {
-    /// The balancer of a server with so many workers.
+    /// The balancer of a server with this many workers.
     pub fn new(config: BalancerConfig, workers: u16, clock: Clock) -> Self {
         let core = ServerBalancer::new(config, workers);
         SharedBalancer {

@@ -12,7 +12,7 @@
 //! At `Full`, a client that has read a large answer to its end does not wait: it shares what is beyond the limit with the
 //! small ones. Those who wait go on two in a turn, and connections of other workers one answer after the other.
 //!
-//! So whoever has nothing unread is answered at once with values of up to [`LARGE_ANSWER`] bytes, and
+//! So anyone who has nothing unread is answered at once with values of up to [`LARGE_ANSWER`] bytes, and
 //! stores such values at once, whatever others hold. When that takes more than the quarter that is
 //! kept for it, the slowest of those who hold memory go at once.
 //!
@@ -34,7 +34,7 @@ pub const INPUT_BYTES_MAX: usize = 12 << 20;
 /// Bytes of answers that all connections may hold, unless `-o resp_obj_mem_limit` says otherwise.
 pub const ANSWER_BYTES_MAX: usize = 12 << 20;
 
-/// A command of at most so many bytes is small: it is let in while what others hold fills the pool.
+/// A command of at most this many bytes is small: it is let in while what others hold fills the pool.
 pub const SMALL_INPUT: usize = 64 << 10;
 
 /// Most bytes of one read while input is [`Level::Tight`](evenkeel_runtime::budget::Level).
@@ -55,7 +55,7 @@ pub const WAIT_LOOK: Duration = Duration::from_millis(10);
 /// The pools of a process.
 #[derive(Debug)]
 pub struct Budget {
-    /// Bytes received and not carried out.
+    /// Bytes received and not executed.
     pub input: Pool,
     /// Bytes of answers that were not written.
     pub answers: Pool,

@@ -13,7 +13,7 @@ use evenkeel_runtime::budget::{Holding, Level};
 use evenkeel_server_core::{ConnectionId, LARGE_ANSWER, OUT_PAUSE, Session, WorkerCore};
 use evenkeel_types::{Instant, Now};
 
-/// A command that needs more room than it has, and at least so many bytes, asks for it. Less comes with
+/// A command that needs more room than it has, and at least this many bytes, asks for it. Less comes with
 /// the connection.
 const ASK_MIN: usize = 4 << 10;
 
@@ -24,7 +24,7 @@ const ROOM_MIN: usize = 8 << 10;
 /// A command asks for its next room when it has less than one read (of an ordinary size) left.
 const ROOM_LEFT: usize = 64 << 10;
 
-/// Output of so many bytes is written although more of it will follow at once.
+/// Output of this many bytes is written although more of it will follow at once.
 const FLUSH_AT: usize = 32 << 10;
 
 /// A connection of a worker.
@@ -73,7 +73,7 @@ pub struct Connection {
 pub enum Next {
     /// Commands are left over: others first, then [`Connection::resume`].
     Commands,
-    /// Everything is carried out; whatever the client sends is welcome.
+    /// Everything is executed; whatever the client sends is welcome.
     Input,
     /// No input is wanted until output was written, an answer of another worker has come, or the
     /// connection is over.
@@ -126,7 +126,7 @@ impl Connection {
         }
     }
 
-    /// Carries out what was just received, behind what was left over, and keeps what is left over
+    /// Executes what was just received, behind what was left over, and keeps what is left over
     /// now.
     pub fn received(&mut self, core: &mut WorkerCore, now: Now, bytes: &[u8]) {
         core.counters().bytes_read += bytes.len() as u64;
@@ -180,7 +180,7 @@ impl Connection {
         self.input.push(bytes);
     }
 
-    /// Bytes received and not carried out yet.
+    /// Bytes received and not executed yet.
     pub fn input_len(&self) -> usize {
         self.input.len()
     }
@@ -345,7 +345,7 @@ impl Connection {
         session.output().len() >= if follows { FLUSH_AT } else { 1 }
     }
 
-    /// Whether so much output is ready that it should not wait for the end of what is being read.
+    /// Whether enough output is ready not to wait for the end of what is being read.
     pub fn has_large_output(&self, core: &mut WorkerCore) -> bool {
         self.output(core).len() >= FLUSH_AT
     }
@@ -409,7 +409,7 @@ impl Connection {
         }
         self.note_held(session, now);
         let drained = !session.owes_output() && !session.awaits();
-        // Commands that wait for memory are still to be carried out.
+        // Commands that wait for memory are still to be executed.
         let withheld = self.asks > 0 || session.lacks_room;
         if drained && (session.closing || (self.ended && !self.more && !withheld)) {
             return Next::Close;
@@ -452,7 +452,7 @@ impl Connection {
         !self.owes_answers(core) && self.input.is_empty() && !self.more
     }
 
-    /// Whether what is left over can be carried out: it is not known to be half a command, and nothing
+    /// Whether what is left over can be executed: it is not known to be half a command, and nothing
     /// holds it back.
     fn may_have_command(&self, core: &mut WorkerCore) -> bool {
         if self.input.is_empty() {

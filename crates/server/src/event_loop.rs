@@ -1,4 +1,4 @@
-//! A worker's thread: reads events, feeds the core, carries out what it decides.
+//! A worker's thread: reads events, feeds the core, executes what it decides.
 //!
 //! Every step of a turn is bounded, so that no client, no other worker and no housekeeping can keep
 //! the rest waiting for long:
@@ -11,9 +11,9 @@
 
 mod arrivals;
 mod endings;
+mod idle_sampler;
 mod link_table;
 mod links;
-mod naps;
 mod process;
 mod shortage;
 mod weight;
@@ -21,7 +21,7 @@ mod weight;
 use crate::budget::{Held, Share, TIGHT_READ};
 use crate::connection::Connection;
 use crate::control::{Control, Gauges, WorkerHandle};
-use crate::exit::Exit;
+use crate::egress::EgressGate;
 use crate::listeners::ListenerKind;
 use crate::transport::{Served, Socket, Transport};
 use evenkeel_member::Hurrier;
@@ -33,10 +33,10 @@ use evenkeel_runtime::{
 };
 use evenkeel_server_core::{ConnectionId, Deferred, Message, ReturnAddress, WorkerCore};
 use evenkeel_types::{Instant, Now};
+use idle_sampler::IdleSampler;
 use link_table::Links;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token};
-use naps::Naps;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::sync::mpsc::Receiver;
@@ -72,7 +72,7 @@ pub const STOP_LIMIT: Duration = Duration::from_millis(200);
 /// How long a draining worker waits for clients to finish what they have begun.
 pub const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
-/// A stopping worker looks this often whether it may end; it may when it has heard nothing for so long, so that what was on
+/// A stopping worker looks this often whether it may end; it may when it has heard nothing for this long, so that what was on
 /// its way when it was told to stop is answered.
 const STOP_LOOK: Duration = Duration::from_millis(5);
 
@@ -121,10 +121,10 @@ pub struct Parts {
     /// Where it says what it does.
     pub mark: TurnMark,
     /// What its answers pass before they leave.
-    pub exit: Exit,
+    pub egress: EgressGate,
     /// `-o idle_timeout`; zero for never.
     pub idle_timeout: Duration,
-    /// A connection inside a command, or with unread answers, that does not move for so long is
+    /// A connection inside a command, or with unread answers, that does not move for this long is
     /// closed; zero for never.
     pub progress_timeout: Duration,
 }
@@ -171,7 +171,7 @@ struct Worker {
     /// How much of the memory for input, and for answers, is taken; of the beginning of the turn or
     /// later.
     levels: Held<Level>,
-    naps: Naps,
+    idle_sampler: IdleSampler,
     /// Connections that hold input.
     input_holders: usize,
     /// Connections that wait for room for their input.
@@ -197,10 +197,10 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         registry.register(listener, LISTENER, Interest::READABLE)?;
     }
     parts.transport.start(registry)?;
-    parts.exit.begin();
+    parts.egress.begin();
     parts.mark.begin();
     let mut worker = Worker {
-        naps: Naps::new(parts.clock.now().monotonic),
+        idle_sampler: IdleSampler::new(parts.clock.now().monotonic),
         parts,
         clients: Vec::new(),
         ready: VecDeque::new(),
@@ -231,7 +231,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
     loop {
         // By the time of the last turn: that is late by the length of a turn at most.
         let wait = worker.wait(now.monotonic);
-        let nap = worker.naps.begin(wait, || clock.now().monotonic);
+        let sampled = worker.idle_sampler.begin(wait, || clock.now().monotonic);
         let parts = &mut worker.parts;
         parts.mark.rest();
         match parts.transport.wait(&mut parts.poll, &mut events, wait) {
@@ -241,8 +241,8 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         worker.parts.mark.turn();
         let read = clock.now();
         now = worker.parts.core.now(read);
-        if let Some(nap) = nap {
-            worker.naps.end(nap, now.monotonic);
+        if let Some(sampled) = sampled {
+            worker.idle_sampler.end(sampled, now.monotonic);
         }
         let is_quiet = !worker.take_completions() && events.is_empty();
         for event in &events {
@@ -377,7 +377,7 @@ impl Worker {
                 Control::Facts(facts) => self.parts.core.set_process_facts(*facts),
                 Control::Count(asker) => {
                     let core = &self.parts.core;
-                    // Whoever asked may have given up waiting.
+                    // Anyone who asked may have given up waiting.
                     let _ = asker.send((core.counts(), core.classes(now)));
                 }
                 Control::DescribeHotKeys { only_spread, to } => {
@@ -422,7 +422,7 @@ impl Worker {
                 let Some(message) = self.parts.mesh.receive(from) else {
                     break;
                 };
-                let now = self.parts.exit.now(&mut self.parts.core, now);
+                let now = self.parts.egress.now(&mut self.parts.core, now);
                 self.take_message(now, from as u16, message);
             }
         }
@@ -481,8 +481,8 @@ impl Worker {
             _ => connection.room().clamp(TIGHT_READ, SCRATCH_BYTES),
         };
         let scratch = &mut self.scratch[..most];
-        let (core, exit) = (&mut parts.core, &mut parts.exit);
-        let served = (parts.transport).serve(socket, connection, core, now, scratch, exit);
+        let (core, egress) = (&mut parts.core, &mut parts.egress);
+        let served = (parts.transport).serve(socket, connection, core, now, scratch, egress);
         if level >= Level::Full
             && connection.lacks_room(core)
             && !core::mem::replace(&mut client.held_back, true)
@@ -500,7 +500,7 @@ impl Worker {
             }
         }
         if unsettled {
-            self.settle(now, id);
+            self.account(now, id);
         }
     }
 
@@ -526,7 +526,10 @@ impl Worker {
 
     fn keep_time(&mut self, now: Now) {
         if now.monotonic >= self.parts.core.poll_deadline() {
-            if let Some(idle) = self.naps.take(now.monotonic, self.parts.gauges.network()) {
+            if let Some(idle) = self
+                .idle_sampler
+                .take(now.monotonic, self.parts.gauges.network())
+            {
                 self.parts.core.handle_slept(idle);
             }
             self.parts.core.handle_timeout(now);

@@ -1,4 +1,4 @@
-//! The thread that keeps the server's leave to serve while no coordinator answers: it asks other servers for
+//! The thread that keeps the server's serving lease while no coordinator answers: it asks other servers for
 //! their votes. What is asked when, and what it is worth, [`LeaseKeeper`] decides.
 
 use crate::control::{Control, WorkerHandle};
@@ -27,7 +27,7 @@ const SCRATCH_BYTES: usize = 4096;
 /// Rounds that a server may leave unanswered before another connection is tried.
 const UNANSWERED_MAX: usize = 4;
 
-/// A server's leave to serve, seen by the thread that hears the coordinator and by the one that asks other servers.
+/// A server's serving lease, seen by the thread that hears the coordinator and by the one that asks other servers.
 #[derive(Clone, Debug)]
 pub struct SharedLease {
     keeper: Arc<Mutex<LeaseKeeper>>,

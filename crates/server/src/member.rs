@@ -126,7 +126,7 @@ pub fn join(
         test_endless_lease: args.test_endless_lease,
         has_warned: false,
     };
-    MemberHandle::start(config, report, move |event| listener.hear(event))
+    MemberHandle::start(config, report, move |event| listener.handle(event))
         .map_err(|error| UsageError(error.to_string()))
 }
 
@@ -190,7 +190,7 @@ struct Listener {
 }
 
 impl Listener {
-    fn hear(&mut self, event: MemberEvent) {
+    fn handle(&mut self, event: MemberEvent) {
         match event {
             MemberEvent::Registered { server_id } => self.me = Some(server_id),
             MemberEvent::Map(map) => {

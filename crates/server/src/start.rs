@@ -4,14 +4,14 @@ use crate::args::{Args, Extended, PREFIX_DELIMITER};
 use crate::balancer::SharedBalancer;
 use crate::budget::{Budget, Share};
 use crate::control::{Control, Gauges, WorkerHandle};
+use crate::egress::EgressGate;
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
-use crate::exit::Exit;
 use crate::io::transports;
 use crate::lease::SharedLease;
 use crate::listeners::Listeners;
 use crate::member::{self, End};
 use crate::pages::Pages;
-use crate::toll::Toll;
+use crate::service_time::ServiceTime;
 use crate::{credentials, facts};
 use anyhow::Context;
 use evenkeel_balance::phase::PhaseConfig;
@@ -191,7 +191,10 @@ impl Server {
                 gauges,
                 clock,
                 mark,
-                exit: Exit::new(Toll::new(Duration::from_nanos(args.test_toll)), clock),
+                egress: EgressGate::new(
+                    ServiceTime::new(Duration::from_nanos(args.test_service_time)),
+                    clock,
+                ),
                 idle_timeout: extended.idle_timeout,
                 progress_timeout: args.progress_timeout(),
             };
@@ -240,8 +243,8 @@ impl Server {
         })?);
         helpers.push(spawn_named("watchdog".into(), {
             let (turns, stop) = (Arc::clone(&turns), stop.clone());
-            // Who sets a toll knows what makes turns slow.
-            let is_told = args.test_toll == 0;
+            // Who sets a service time knows what makes turns slow.
+            let is_told = args.test_service_time == 0;
             move || {
                 watchdog::watch(&watched_workers, &turns, &stop, |line| {
                     if is_told {

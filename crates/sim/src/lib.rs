@@ -10,7 +10,7 @@
 //!       │                       │                    │
 //!       │                       └──── heartbeats ────┴───> coordinator
 //!       ▼                                            ▼
-//!    operations ─────────────> history <───── what each home carried out
+//!    operations ─────────────> history <───── what each home executed
 //! ```
 //!
 //! - [`history`] judges what applications were told. It knows nothing of the simulator, and judges

@@ -26,7 +26,7 @@ impl Random {
         least + self.below(most - least)
     }
 
-    /// True so many times out of so many.
+    /// True this many times out of this many.
     pub fn chance(&mut self, times: u64, of: u64) -> bool {
         self.below(of) < times
     }

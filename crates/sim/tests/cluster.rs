@@ -2,7 +2,7 @@
 //!
 //! `EVENKEEL_SEED=n` runs one seed alone; `evenkeel sim replay n` tells its story. An ordinary run takes a share of the
 //! seeds, from `EVENKEEL_SEEDS_FROM` on, so that each change can be tried with others; `EVENKEEL_NIGHTLY=1` takes all,
-//! and `EVENKEEL_SIM_SEEDS=n` so many.
+//! and `EVENKEEL_SIM_SEEDS=n` this many.
 
 mod common;
 #[path = "common/pins.rs"]
@@ -185,7 +185,11 @@ fn no_client_sees_what_it_must_not_whatever_goes_wrong() {
         .filter(|name| total.count(name) == 0)
         .collect();
     assert!(never.is_empty(), "never: {never:?}");
-    let unstruck: Vec<String> = total.strikes.never().map(|s| s.to_string()).collect();
+    let unstruck: Vec<String> = total
+        .fault_coverage
+        .never()
+        .map(|s| s.to_string())
+        .collect();
     assert!(unstruck.is_empty(), "never struck: {unstruck:?}");
 }
 
@@ -248,7 +252,7 @@ fn swarm_for(fault: Fault, swarm: Swarm) -> Swarm {
         hazards: set.fold(Hazards::default(), Hazards::with),
         // What migrates is never without an owner.
         has_old_servers: fault == Fault::MapsConfirmedEarly,
-        blows: false,
+        step_faults: false,
         write_share: match fault {
             Fault::GrantsWhileHeld => 200,
             _ => swarm.write_share,

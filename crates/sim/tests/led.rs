@@ -2,7 +2,7 @@
 //! work, run from seeds.
 //!
 //! `EVENKEEL_SEED=n` runs one seed alone; `evenkeel sim replay n --led` tells its story. An ordinary run takes a share of the seeds, from
-//! `EVENKEEL_SEEDS_FROM` on; `EVENKEEL_NIGHTLY=1` takes all, and `EVENKEEL_SIM_SEEDS=n` so many.
+//! `EVENKEEL_SEEDS_FROM` on; `EVENKEEL_NIGHTLY=1` takes all, and `EVENKEEL_SIM_SEEDS=n` this many.
 
 mod common;
 #[path = "common/pins.rs"]

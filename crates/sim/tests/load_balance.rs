@@ -54,7 +54,7 @@ fn plan(balancing: Balancing) -> LoadPlan {
 
 fn run(balancing: Balancing) -> LoadReport {
     let report = fast::run(&plan(balancing)).expect("a sound plan");
-    println!("{balancing:?}\n{report}\n{:?}", report.deeds);
+    println!("{balancing:?}\n{report}\n{:?}", report.balancing);
     assert_eq!(report.hit_ratio, 1.0, "what moves keeps its contents");
     report
 }
@@ -80,8 +80,8 @@ fn max_over_mean_of_servers(report: &LoadReport) -> f64 {
 #[test]
 fn without_anybody_to_move_them_cachelets_stay_and_load_stays_uneven() {
     let report = run(nobody());
-    let deeds = report.deeds.expect("the fast mode tells");
-    assert_eq!((deeds.lent, deeds.moved, deeds.redirects), (0, 0, 0));
+    let counts = report.balancing.expect("the fast mode tells");
+    assert_eq!((counts.lent, counts.moved, counts.redirects), (0, 0, 0));
     assert!(report.load_max_over_mean > 1.3, "{report}");
 }
 
@@ -92,9 +92,9 @@ fn lending_evens_out_the_workers_of_each_server_alone() {
         lends: true,
         ..nobody()
     });
-    let deeds = report.deeds.expect("the fast mode tells");
-    assert!(deeds.lent > 0 && deeds.moved == 0, "{deeds:?}");
-    assert!(deeds.redirects > 0, "proxies learn where cachelets went");
+    let counts = report.balancing.expect("the fast mode tells");
+    assert!(counts.lent > 0 && counts.moved == 0, "{counts:?}");
+    assert!(counts.redirects > 0, "proxies learn where cachelets went");
     let within = [&without, &report].map(max_over_mean_within);
     assert!(within[1] < within[0] - 0.1, "{within:?}");
     assert!(report.load_max_over_mean < without.load_max_over_mean);
@@ -109,9 +109,9 @@ fn plans_even_out_the_servers_and_copy_a_hundredth_at_a_time() {
         lends: false,
         plans: plans(PlanMode::Automatic),
     });
-    let deeds = report.deeds.expect("the fast mode tells");
-    assert!(deeds.moved > 0 && deeds.lent == 0, "{deeds:?}");
-    assert!(deeds.plans > 0);
+    let counts = report.balancing.expect("the fast mode tells");
+    assert!(counts.moved > 0 && counts.lent == 0, "{counts:?}");
+    assert!(counts.plans > 0);
     assert!(report.load_max_over_mean < without.load_max_over_mean - 0.1);
     assert!(report.load_max_over_mean < 1.25, "{report}");
 }
@@ -158,7 +158,7 @@ fn a_story_goes_on_with_the_servers_of_the_part_before() {
     };
     assert!((0.04..0.06).contains(&writes(first)), "{}", writes(first));
     assert!((0.49..0.51).contains(&writes(second)), "{}", writes(second));
-    let lent = |part: &evenkeel_sim::load::PartReport| part.report.deeds.expect("told").lent;
+    let lent = |part: &evenkeel_sim::load::PartReport| part.report.balancing.expect("told").lent;
     assert!(lent(first) > 0);
 }
 
@@ -169,6 +169,6 @@ fn the_same_seed_moves_the_same_cachelets() {
         plans: plans(PlanMode::Automatic),
     };
     let [one, other] = [run(all), run(all)];
-    assert_eq!(one.deeds, other.deeds);
+    assert_eq!(one.balancing, other.balancing);
     assert_eq!(one.latency_us, other.latency_us);
 }

@@ -18,7 +18,7 @@ pub const SIZE_BANDS: usize = 27;
 /// Evicted items that a log keeps until they are taken: those of some dozen segments.
 const EVICTIONS_KEPT_MAX: usize = 4096;
 
-/// The band of an item that takes so many bytes in its segment: 0 to `SIZE_BANDS - 1`.
+/// The band of an item that takes this many bytes in its segment: 0 to `SIZE_BANDS - 1`.
 #[inline]
 pub fn size_band(bytes: usize) -> usize {
     let above = bytes.saturating_sub(1) >> LOWEST_BAND_SHIFT;
@@ -83,7 +83,7 @@ impl Gauges {
     }
 }
 
-/// An item that went to make room, for whoever watches.
+/// An item that went to make room, for anyone who watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evicted {
     /// Its key.

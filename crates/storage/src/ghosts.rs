@@ -29,7 +29,7 @@ const ITEMS_PART: (usize, usize) = (9, 10);
 /// The lines are made anew when they should be this many quarters of what they are, or more.
 const REMAKE_QUARTERS: usize = 6;
 
-/// One of so many keys is remembered for longer.
+/// One of this many keys is remembered for longer.
 const SAMPLE: u64 = 64;
 /// Lines for those, to each of the others: they reach back sixteen times as far.
 const SAMPLED_LINES_PART: usize = 4;

@@ -1,6 +1,6 @@
 //! The hash of a key inside the index.
 //!
-//! It has nothing to do with the placement hash. That one is public, so whoever knows it could
+//! It has nothing to do with the placement hash. That one is public, so anyone who knows it could
 //! choose keys that meet in one bucket; this one is keyed by a secret of the process. foldhash's
 //! global seeds are constants of its source, and a multiplication by a known constant can be
 //! steered to zero, so the table derives all its seeds from the secret.
@@ -15,7 +15,7 @@ use foldhash::quality::FoldHasher;
 pub struct TableHash(pub(crate) u64);
 
 impl TableHash {
-    /// Sixteen bits for whoever spreads keys over cachelets by this hash. The index chooses its shard
+    /// Sixteen bits for anyone who spreads keys over cachelets by this hash. The index chooses its shard
     /// by other bits and its bucket hardly by these, so that it stays even inside each cachelet.
     #[inline]
     pub fn spread(self) -> u16 {

@@ -284,7 +284,7 @@ impl<'a> ItemMut<'a> {
             queue,
         };
         let written = store.append(slot, &entry, now);
-        self.spot = settle(store, slot, key, hash, written.ok());
+        self.spot = locate_rewritten(store, slot, key, hash, written.ok());
         let gone = matches!(self.spot, Spot::Scratch);
         if gone || scratch.capacity() <= SCRATCH_KEPT_MAX {
             store.scratch = scratch;
@@ -294,7 +294,7 @@ impl<'a> ItemMut<'a> {
 }
 
 /// Where a rewritten item is: at its new place, or still at the old one, or evicted.
-fn settle(
+fn locate_rewritten(
     store: &mut Store,
     slot: usize,
     key: &[u8],

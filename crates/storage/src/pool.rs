@@ -488,7 +488,7 @@ impl Account {
     }
 }
 
-/// So many bytes; `None` when the process gets no memory.
+/// This many bytes; `None` when the process gets no memory.
 fn new_block(bytes: usize) -> Option<Box<[u8]>> {
     let mut block = Vec::new();
     block.try_reserve_exact(bytes).ok()?;

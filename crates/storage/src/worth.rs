@@ -7,7 +7,7 @@
 //! then. Everything is measured against the mean item of the cachelet, so where all items have about
 //! the same size this is S3-FIFO unchanged.
 //!
-//! Whoever is small and never read goes too: after as many times more rounds as it is smaller than half
+//! Anyone who is small and never read goes too: after as many times more rounds as it is smaller than half
 //! the mean.
 
 use crate::hash::TableHash;
@@ -28,7 +28,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// The scale of so many items that take so many bytes.
+    /// The scale of so many items that take this many bytes.
     #[inline]
     pub fn of(bytes: usize, items: usize) -> Self {
         Scale {

@@ -76,7 +76,7 @@ impl Lru {
 struct Trial {
     keys: usize,
     exponent: f64,
-    /// One of so many requests asks for a key that nobody asks for again.
+    /// One of this many requests asks for a key that nobody asks for again.
     one_hit_in: Option<u64>,
     limit_bytes: usize,
     requests: usize,

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long one read or write may take. A server that answers nothing for so long hangs, on a busy machine too.
+/// How long one read or write may take. A server that answers nothing for this long hangs, on a busy machine too.
 pub const IO_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A value as a `get` or `gets` returned it.

@@ -49,7 +49,7 @@ impl ClusterOptions {
             ..ClusterOptions::default()
         }
         .with_server_args(&["--test-endless-lease"])
-        .with_proxy_args(&evenkeel::PATIENT)
+        .with_proxy_args(&evenkeel::LONG_TIMEOUTS)
     }
 
     /// The same with these settings.
@@ -196,7 +196,7 @@ impl Cluster {
         self.coordinator = spawn_coordinator(&address, &options);
     }
 
-    /// Waits until every proxy carries out deletes of keys that nobody stores. A get would not tell: of a server that does
+    /// Waits until every proxy executes deletes of keys that nobody stores. A get would not tell: of a server that does
     /// not know the map yet, or is gone, it is a miss as well.
     pub fn wait_until_serving(&self) {
         for proxy in &self.proxies {

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Longest time until all proxies follow, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Copies of the pool `main` are switched `on` or `off`, and so many proxies follow.
+/// Copies of the pool `main` are switched `on` or `off`, and this many proxies follow.
 ///
 /// # Panics
 /// If they do not within `PATIENCE`.

@@ -6,7 +6,7 @@ use crate::process::{Builder, EXIT_DEADLINE};
 use crate::{Process, binary};
 
 /// Flags of a proxy whose servers are well: time-outs that a busy machine does not reach.
-pub const PATIENT: [&str; 4] = ["--connect-timeout", "30s", "--request-timeout", "50s"];
+pub const LONG_TIMEOUTS: [&str; 4] = ["--connect-timeout", "30s", "--request-timeout", "50s"];
 
 /// `evenkeel server` on a free port; returns when it is ready.
 pub fn server(arguments: &[&str]) -> Process {

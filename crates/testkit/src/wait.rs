@@ -34,7 +34,7 @@ pub fn poll_until<T>(
     }
 }
 
-/// The machine stood still if a pause took so much longer than it should.
+/// The machine stood still if a pause took this much longer than it should.
 const STANDSTILL: Duration = Duration::from_millis(500);
 
 /// Tries of which one is to be undisturbed.

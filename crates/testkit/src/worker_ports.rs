@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 
-/// Opens a port for each of so many workers of the process `boot`, which answers hellos and nothing else, until the test's
+/// Opens a port for each of this many workers of the process `boot`, which answers hellos and nothing else, until the test's
 /// process ends.
 pub fn worker_ports(boot: u64, workers: u16) -> Vec<u16> {
     let open = |worker| {

@@ -3,7 +3,7 @@
 //! The hash space is cut into a power of two of equal pieces, the *virtual nodes*. Each belongs to a
 //! *cachelet*, the unit in which load moves, and each cachelet is owned by one worker of one server
 //! (MBal, section 2.2: key → virtual node → cachelet → worker). Two tables and a shift find the
-//! owner of a key, and whoever has the same map finds the same owner.
+//! owner of a key, and anyone who has the same map finds the same owner.
 //!
 //! A map is a value: the coordinator makes a new one with a higher epoch, everybody else receives
 //! it whole and never changes it. [`MapDocument`] is what travels and what a planner edits;
@@ -26,7 +26,7 @@ pub const VIRTUAL_NODES_MAX: usize = 1 << 16;
 /// Most cachelets of a map: their number must fit a [`CacheletId`].
 pub const CACHELETS_MAX: usize = 1 << 16;
 
-/// Memory that a cachelet of a new map has at least, where there is enough for the [fewest](CACHELETS_PER_WORKER_MIN): with so much as many
+/// Memory that a cachelet of a new map has at least, where there is enough for the [fewest](CACHELETS_PER_WORKER_MIN): with that much as many
 /// small items fit to within 0.7 % as with four times as much, with a quarter of it up to 2.4 % fewer (docs/performance.md).
 pub const CACHELET_BYTES: u64 = 4 << 20;
 
@@ -38,7 +38,7 @@ pub const CACHELETS_PER_WORKER_MIN: usize = 16;
 /// are apart when they count as even. A cluster can grow to as many times its first workers.
 pub const CACHELETS_PER_WORKER_MAX: usize = 64;
 
-/// Cachelets for each worker of a new map, for that many workers with so many bytes together: as many as memory
+/// Cachelets for each worker of a new map, for that many workers with this many bytes together: as many as memory
 /// carries.
 pub fn cachelets_per_worker(memory_bytes: u64, workers: usize) -> usize {
     let carried = memory_bytes / CACHELET_BYTES / workers.max(1) as u64;
@@ -123,7 +123,7 @@ impl ServerEntry {
 pub struct MapDocument {
     /// Version of this map; a map with a higher epoch replaces one with a lower.
     pub epoch: Epoch,
-    /// What readers of replicated keys are promised by this map; absent where nobody has chosen it. Whoever does not know the
+    /// What readers of replicated keys are promised by this map; absent where nobody has chosen it. Anyone who does not know the
     /// word goes by what the home says in its hello.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promise: Option<Promise>,
@@ -149,7 +149,7 @@ pub struct MapDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub migrations: Vec<Migration>,
     /// Cachelets that nobody owns until an operator says so, because their owners died one after the other; in
-    /// ascending order. What asks for one of their keys is answered with an error, not with a miss. Whoever does not
+    /// ascending order. What asks for one of their keys is answered with an error, not with a miss. Anyone who does not
     /// know the word takes them for cachelets that change hands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quarantined: Vec<CacheletId>,
@@ -177,7 +177,7 @@ pub struct Migration {
 }
 
 impl MapDocument {
-    /// A map in which so many virtual nodes go round the cachelets, which have these owners.
+    /// A map in which this many virtual nodes go round the cachelets, which have these owners.
     ///
     /// # Panics
     /// Without cachelets.

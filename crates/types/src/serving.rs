@@ -11,7 +11,7 @@
 //!
 //! Both count from when they were *asked for*, by the clock of who asks, and last for [`SERVING_LEASE`].
 //!
-//! The coordinator takes a silent server away by a map in which it is down. Once so many others have
+//! The coordinator takes a silent server away by a map in which it is down. Once this many others have
 //! confirmed that map that any set of voters that the server could ask has one of them in it, there are no
 //! votes for it any more, and a lease later it has ceased to serve, wherever it is and whatever it
 //! believes. [`would_refuse`] says when that is so.
@@ -35,7 +35,7 @@ use crate::map::{ClusterMap, ServerEntry};
 /// time in which a dead server's cachelets have to be served again.
 pub const SERVING_LEASE: Duration = Duration::from_secs(1);
 
-/// Whoever waits for the end of a lease that another counts waits for so much longer: clocks that are a
+/// Anyone who waits for the end of a lease that another counts waits for this much longer: clocks that are a
 /// twentieth apart are broken.
 pub const SERVING_LEASE_MARGIN: Duration = Duration::from_millis(50);
 

@@ -48,7 +48,7 @@ impl AliasTable {
                 poor.push(large);
             }
         }
-        // Whoever remains has one slot but for rounding, and keeps it: alias == itself.
+        // Anyone who remains has one slot but for rounding, and keeps it: alias == itself.
         AliasTable { slots }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! In a *closed loop* a request follows an answer, and a slow server slows its own load down. In an *open
 //! loop* requests are due at times that depend on nothing the server does, as those of many users do. A
-//! [`Schedule`] is those times. Whoever measures latency from the due time, and not from the time of
+//! [`Schedule`] is those times. Anyone who measures latency from the due time, and not from the time of
 //! sending, is free of coordinated omission: requests that a stall held back count with their wait.
 //!
 //! A rate that changes is a warp of time. Arrivals are made on a clock that runs evenly (its unit is one
@@ -119,7 +119,7 @@ impl Rate {
         }
     }
 
-    /// When so many requests are expected to have come, in nanoseconds.
+    /// When this many requests are expected to have come, in nanoseconds.
     fn reached_ns(&self, requests: f64) -> f64 {
         match *self {
             Rate::Constant(rate) => requests * (NS_PER_S / rate),
@@ -291,7 +291,7 @@ pub struct Schedule {
 
 #[derive(Clone, Debug)]
 enum Distances {
-    /// Every so many requests, counted so that nothing adds up.
+    /// Every this many requests, counted so that nothing adds up.
     Equal {
         streams: f64,
         first: f64,

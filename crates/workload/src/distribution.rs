@@ -1,7 +1,7 @@
 //! Sizes and times to live.
 //!
 //! They are not drawn from a stream of random numbers but from the key's hash, so that a key keeps what
-//! it has: whoever writes it, in whatever order and on however many threads. Length of the key, size
+//! it has: anyone who writes it, in whatever order and on however many threads. Length of the key, size
 //! of the value and time to live use hashes of their own and so do not depend on each other.
 
 use crate::alias::AliasTable;

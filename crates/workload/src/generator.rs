@@ -80,7 +80,7 @@ impl Workload {
         let keys = match (&graph, spec.keys) {
             (Some(graph), Some(keys)) if keys != graph.users() => {
                 return refuse(format!(
-                    "a graph of {} users has so many keys, not {keys}",
+                    "a graph of {} users has this many keys, not {keys}",
                     graph.users()
                 ));
             }

@@ -15,7 +15,7 @@ pub const MULTIGET_MAX: u64 = 10_000;
 /// `friends(power-law(100k))`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MultiGet {
-    /// So many, each drawn on its own.
+    /// This many, each drawn on its own.
     Keys(u64),
     /// Each key is followed by another with probability 1 − p, up to `max`; each drawn on its own
     /// (LinkBench; Armstrong et al., SIGMOD 2013).

@@ -10,7 +10,7 @@
 
 use crate::rng::mix64;
 
-/// Rounds of the network. Three make it look random to whoever sees its results (Luby and Rackoff,
+/// Rounds of the network. Three make it look random to anyone who sees its results (Luby and Rackoff,
 /// "How to construct pseudorandom permutations from pseudorandom functions", 1988).
 const ROUNDS: usize = 3;
 

@@ -54,7 +54,7 @@ pub enum Popularity {
         /// Share of the keys that are hot, above 0 and up to 1; at least one key is.
         keys: f64,
     },
-    /// As measured on a cache at Meta: so many keys together draw so many of the accesses (CacheLib's
+    /// As measured on a cache at Meta: this many keys together draw this many of the accesses (CacheLib's
     /// test configurations; Berg et al., OSDI 2020). With another number of keys than it was measured
     /// on, every group of keys grows or shrinks in proportion.
     Meta(MetaCache),

@@ -36,9 +36,9 @@ pub const KEYS_DEFAULT: u64 = 200_000;
 /// the mix hold for the other keys (Hong and Thottethodi, "SPORE", SoCC 2013, section 5.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadOnly {
-    /// One key in so many.
+    /// One key in this many.
     pub every: u64,
-    /// Among so many of the hottest.
+    /// Among this many of the hottest.
     pub among: u64,
 }
 
@@ -87,7 +87,7 @@ pub struct WorkloadSpec {
     pub keys: Option<u64>,
     /// How unevenly requests fall on keys.
     pub popularity: Popularity,
-    /// Other keys become the hot ones each time so many nanoseconds have passed; `None` never.
+    /// Other keys become the hot ones each time this many nanoseconds have passed; `None` never.
     pub reshuffle_ns: Option<u64>,
     /// A crowd that comes to a few keys.
     pub flash: Option<FlashCrowd>,

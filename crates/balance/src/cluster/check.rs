@@ -1,4 +1,4 @@
-//! Whether a plan keeps the rules, found out without trusting whoever made it.
+//! Whether a plan keeps the rules, found out without trusting anyone who made it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::{ClusterConfig, ClusterPlan, Move};
 use crate::ROUNDING;
 use crate::share::{Measured, Utilization, capacities};
 
-/// Why a plan is not carried out.
+/// Why a plan is not executed.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// A cachelet that its owner does not have, or that must not move.
@@ -44,7 +44,7 @@ pub enum Refusal {
     WrongPrediction(WorkerRef),
 }
 
-/// The owners and their loads while a plan is carried out on paper.
+/// The owners and their loads while a plan is executed on paper.
 struct Paper<'a> {
     loads: BTreeMap<WorkerRef, f64>,
     /// What each may be loaded to: nobody is to be overloaded by a plan.
@@ -73,7 +73,7 @@ pub fn check(
     let before = paper.loads.clone();
     let memory_before = paper.memory.clone();
     for it in &plan.moves {
-        paper.carry_out(it)?;
+        paper.apply(it)?;
     }
     if plan.moves.len() > config.moves_max {
         return Err(Refusal::TooManyMoves(plan.moves.len()));
@@ -152,7 +152,7 @@ impl<'a> Paper<'a> {
         paper
     }
 
-    fn carry_out(&mut self, it: &Move) -> Result<(), Refusal> {
+    fn apply(&mut self, it: &Move) -> Result<(), Refusal> {
         let Move {
             cachelet,
             from,

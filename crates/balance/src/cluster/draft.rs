@@ -332,7 +332,7 @@ impl<'a> Draft<'a> {
             }
     }
 
-    /// Whether so much load may go from one worker to another: up to what is permissible there; where a single cachelet is
+    /// Whether this much load may go from one worker to another: up to what is permissible there; where a single cachelet is
     /// more than that leaves room for, up to what the other one still has, if nobody is overloaded by it.
     fn may_shift(&self, from: usize, to: usize, load: f64) -> bool {
         let (from, to) = (&self.workers[from], &self.workers[to]);

@@ -10,7 +10,7 @@ use super::{ClusterConfig, Planner};
 
 /// A worker that keeps more than what is permissible.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kept {
+pub struct OverloadedWorker {
     /// Which.
     pub worker: WorkerRef,
     /// The load that it keeps.
@@ -30,7 +30,7 @@ pub fn explain(
     planner: &mut dyn Planner,
     report: &ClusterReport,
     config: &ClusterConfig,
-) -> Result<Vec<Kept>, BadReport> {
+) -> Result<Vec<OverloadedWorker>, BadReport> {
     report.validate()?;
     let mut draft = Draft::new(report, config);
     planner.relieve(&mut draft);
@@ -38,7 +38,7 @@ pub fn explain(
     Ok(sources.iter().map(|&worker| kept(&draft, worker)).collect())
 }
 
-fn kept(draft: &Draft<'_>, worker: usize) -> Kept {
+fn kept(draft: &Draft<'_>, worker: usize) -> OverloadedWorker {
     let source = &draft.workers()[worker];
     let others = (0..draft.workers().len()).filter(|&w| draft.workers()[w].server != source.server);
     // One that is to be emptied only where all are.
@@ -52,7 +52,7 @@ fn kept(draft: &Draft<'_>, worker: usize) -> Kept {
         let hold = least.map_or(Some(Hold::Drained), |to| draft.hold(cachelet, to));
         *holds.entry(hold.unwrap_or(Hold::Gain)).or_default() += 1;
     }
-    Kept {
+    OverloadedWorker {
         worker: source.at,
         load: source.load,
         permissible: source.share.permissible,

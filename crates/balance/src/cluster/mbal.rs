@@ -17,7 +17,7 @@ const DESTINATIONS_MAX: usize = 4;
 /// and for the next plan.
 const PROGRAMS_MAX: usize = 8;
 
-/// A step has to shift so much, in parts of the mean load.
+/// A step has to shift this much, in parts of the mean load.
 const STEP_RATIO_MIN: f64 = 0.01;
 
 /// Of the steps that even the loads nearly as much as the best one, by at least this part, the one that copies least
@@ -244,7 +244,7 @@ fn step(
     })
 }
 
-/// What it lowers the sum of the squared loads by, half of it, if so much load goes from one to the other; each
+/// What it lowers the sum of the squared loads by, half of it, if this much load goes from one to the other; each
 /// load counts by its worker's capacity.
 fn lowered(from: &DraftWorker, to: &DraftWorker, shifted: f64) -> f64 {
     let weight = from.capacity / to.capacity;

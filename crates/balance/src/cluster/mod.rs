@@ -46,7 +46,7 @@ use crate::share::Utilization;
 pub use crate::load::{LOAD_CLAMP, LOAD_CLAMP_FLOOR_RPS};
 pub use check::{Refusal, check};
 pub use draft::{Draft, Hold};
-pub use explain::{Kept, explain};
+pub use explain::{OverloadedWorker, explain};
 pub use mbal::Mbal;
 pub use report::{
     BadReport, CACHELET_BYTES_MAX, CacheletNumber, CacheletReport, ClusterReport, ServerReport,
@@ -70,10 +70,10 @@ pub struct ClusterConfig {
     pub bytes_ratio_max: f64,
     /// Bytes that one plan may copy however small a part of the data they may be.
     pub bytes_free: u64,
-    /// Whether to relieve whoever has more than what is permissible though nobody is overloaded: once a plan was made, until
+    /// Whether to relieve anyone who has more than what is permissible though nobody is overloaded: once a plan was made, until
     /// there is none. Where a worker was full, the first plan could not see how much it was asked for.
     pub finish: bool,
-    /// A plan has to lower the deviation by so much, in parts of the mean load.
+    /// A plan has to lower the deviation by this much, in parts of the mean load.
     pub gain_ratio_min: f64,
 }
 
@@ -83,7 +83,7 @@ impl ClusterConfig {
         (self.memory_ratio_max * bytes as f64) as u64
     }
 
-    /// Bytes that one plan may copy of so many, but for its first move.
+    /// Bytes that one plan may copy of this many, but for its first move.
     fn bytes_max(&self, all: u64) -> u64 {
         ((self.bytes_ratio_max * all as f64) as u64).max(self.bytes_free)
     }

@@ -1,4 +1,4 @@
-//! Whether a plan keeps the rules, found out without trusting whoever made it.
+//! Whether a plan keeps the rules, found out without trusting anyone who made it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::input::{HostedCachelet, LocalInput, LocalLimits};
 use super::plan::{LocalCause, LocalPlan};
 use crate::{ROUNDING, deviation};
 
-/// Why a plan is not carried out.
+/// Why a plan is not executed.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// It moves a cachelet that is not there, or not where the plan says, or with another load.
@@ -59,7 +59,7 @@ pub fn check(
         return Err(Refusal::TooManyMoves(plan.moves.len()));
     }
     let before = Assignment::new(input).loads;
-    let after = carry_out(input, config, plan, &before)?;
+    let after = apply(input, config, plan, &before)?;
     let total: f64 = before.iter().sum();
     let tolerance = ROUNDING * (1.0 + total);
     for (worker, (&before, &after)) in before.iter().zip(&after).enumerate() {
@@ -80,7 +80,7 @@ pub fn check(
 }
 
 /// The loads that the moves lead to.
-fn carry_out(
+fn apply(
     input: &LocalInput,
     config: &LocalConfig,
     plan: &LocalPlan,

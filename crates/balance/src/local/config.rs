@@ -13,17 +13,17 @@ pub struct LocalConfig {
     /// With more than this part of its workers overloaded a server cannot help itself (the paper's
     /// `SERVER_LOAD_thresh`).
     pub server_overloaded_ratio: f64,
-    /// A plan has to lower the deviation by so much, in parts of the mean load. Below it a move costs more than it
+    /// A plan has to lower the deviation by this much, in parts of the mean load. Below it a move costs more than it
     /// brings, and loads waver by as much from one second to the next.
     pub gain_ratio_min: f64,
     /// Moves of one plan. Each makes clients learn a new address.
     pub moves_max: usize,
     /// Rounds of program 2 for one plan, each with two sources and two destinations.
     pub iterations_max: usize,
-    /// A cachelet that changed hands stays for so long at least: loads are averages, and before that nobody knows
+    /// A cachelet that changed hands stays for this long at least: loads are averages, and before that nobody knows
     /// what it brought.
     pub stay_min: Duration,
-    /// A cachelet is lent for so long; afterwards it goes home as soon as its home has room.
+    /// A cachelet is lent for this long; afterwards it goes home as soon as its home has room.
     pub lease: Duration,
     /// Work for each integer program.
     pub work: WorkLimit,

@@ -11,7 +11,7 @@ use super::assignment::Assignment;
 use super::input::LocalLimits;
 use crate::ROUNDING;
 
-/// A step has to shift so much, in parts of the load that is permissible. Less is noise.
+/// A step has to shift this much, in parts of the load that is permissible. Less is noise.
 const STEP_RATIO_MIN: f64 = 0.01;
 
 /// What evens the loads as much as another step, but for this part, and takes a cachelet home, is preferred.

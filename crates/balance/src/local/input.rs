@@ -56,7 +56,7 @@ pub enum BadInput {
         cachelet: CacheletId,
         /// Its home or its host.
         worker: u16,
-        /// So many workers there are.
+        /// This many workers there are.
         workers: usize,
     },
     /// A cachelet is listed twice.

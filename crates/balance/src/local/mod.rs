@@ -49,7 +49,7 @@ use assignment::Assignment;
 /// How hard to look for a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// Greedy search alone, for whoever cannot wait: under a millisecond for up to 16 workers.
+    /// Greedy search alone, for anyone who cannot wait: under a millisecond for up to 16 workers.
     Fast,
     /// Integer programs, too, on a thread of its own: tens of milliseconds.
     Thorough,

@@ -25,7 +25,7 @@ use super::input::LocalLimits;
 use crate::mean;
 use crate::solver::{Program, Unsolved, VARIABLES_MAX, solve};
 
-/// What a move costs, in parts of the mean load: so much deviation is accepted to spare one.
+/// What a move costs, in parts of the mean load: this much deviation is accepted to spare one.
 pub(super) const MOVE_COST_RATIO: f64 = 0.005;
 
 /// Destinations of program 1: the least loaded ones.

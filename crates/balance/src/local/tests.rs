@@ -50,8 +50,8 @@ fn moves(plan: &LocalPlan) -> Vec<(u16, u16, u16)> {
     plan.moves.iter().map(triple).collect()
 }
 
-/// Carries a plan out and lets time pass.
-fn carry_out(input: &mut LocalInput, plan: &LocalPlan) {
+/// Executes a plan and lets time pass.
+fn apply(input: &mut LocalInput, plan: &LocalPlan) {
     for m in &plan.moves {
         let mut all = input.cachelets.iter_mut();
         let c = all.find(|c| c.cachelet == m.cachelet).unwrap();
@@ -177,7 +177,7 @@ fn a_cachelet_that_has_just_moved_stays() {
 fn lent_cachelets_go_home_when_their_lease_is_over_and_their_home_has_room() {
     let mut input = at_home(&[&[60.0, 40.0, 40.0], &[50.0, 45.0], &[30.0, 20.0]]);
     let away = expect_plan(plan(&input, Effort::Fast));
-    carry_out(&mut input, &away);
+    apply(&mut input, &away);
     assert_eq!(plan(&input, Effort::Fast), LocalAnswer::Even);
     input.now = NOW + Duration::from_secs(10);
     assert_eq!(plan(&input, Effort::Fast), LocalAnswer::Even, "still hot");
@@ -193,7 +193,7 @@ fn lent_cachelets_go_home_when_their_lease_is_over_and_their_home_has_room() {
     );
     assert_eq!(back.moves.len(), 1);
     assert_eq!(back.after, [100.0, 95.0, 50.0]);
-    carry_out(&mut input, &back);
+    apply(&mut input, &back);
     assert!(input.cachelets.iter().all(|c| !c.is_lent()));
 }
 
@@ -396,7 +396,7 @@ fn plans_keep_every_rule() {
             };
             plans[usize::from(effort == Effort::Thorough)] += 1;
             let mut after = input.clone();
-            carry_out(&mut after, &plan);
+            apply(&mut after, &plan);
             let ids: BTreeSet<CacheletId> = plan.moves.iter().map(|m| m.cachelet).collect();
             assert_eq!(ids.len(), plan.moves.len(), "one move for each cachelet");
             let (was, is): (f64, f64) = (input.loads.iter().sum(), after.loads.iter().sum());
@@ -533,7 +533,7 @@ fn two_sources_at_a_time_are_near_the_least_deviation() {
     assert!(worst_search < 0.7 && worst_program < 0.7);
 }
 
-/// Loads that waver by so much from one second to the next, around even ones.
+/// Loads that waver by this much from one second to the next, around even ones.
 fn waver(random: &mut SplitMix64, input: &mut LocalInput, loads: &[f64], part: f64) {
     input.now = input.now + Duration::from_secs(1);
     input.loads.fill(0.0);
@@ -577,7 +577,7 @@ fn a_hot_spot_that_comes_and_goes_moves_cachelets_once_there_and_once_back() {
                 LocalCause::Overload => out += plan.moves.len(),
                 LocalCause::GoingHome => back += plan.moves.len(),
             }
-            carry_out(&mut input, &plan);
+            apply(&mut input, &plan);
         }
     }
     println!("{out} out, {back} back");

@@ -15,7 +15,7 @@ use crate::local::Method;
 /// Entries that a server keeps, about 200 KB: some hours of a server that is never even.
 pub const LOG_ENTRIES_MAX: usize = 1000;
 
-/// After so many intervals the effect of a decision is measured: as long as an imbalance has to last before
+/// After this many intervals the effect of a decision is measured: as long as an imbalance has to last before
 /// anything is done about it.
 pub const EFFECT_AFTER_INTERVALS: u64 = 4;
 
@@ -46,7 +46,7 @@ pub struct Measurement {
 /// What was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Deed {
+pub enum PhaseAction {
     /// The balancer is at something else now.
     Changed {
         /// Why.
@@ -82,7 +82,7 @@ pub struct LogEntry {
     /// In which interval, from 1.
     pub interval: u64,
     /// What was decided.
-    pub deed: Deed,
+    pub deed: PhaseAction,
     /// What was measured.
     pub before: Measurement,
     /// What was measured [`EFFECT_AFTER_INTERVALS`] later, once that time is over.
@@ -101,7 +101,13 @@ pub struct Log {
 }
 
 impl Log {
-    pub(super) fn push(&mut self, at: Instant, interval: u64, deed: Deed, before: Measurement) {
+    pub(super) fn push(
+        &mut self,
+        at: Instant,
+        interval: u64,
+        deed: PhaseAction,
+        before: Measurement,
+    ) {
         if self.entries.len() == LOG_ENTRIES_MAX {
             self.entries.pop_front();
             self.unmeasured = self.unmeasured.min(self.entries.len());
@@ -145,7 +151,7 @@ impl Log {
 mod tests {
     use super::*;
 
-    const DEED: Deed = Deed::WentHome { moves: 1 };
+    const DEED: PhaseAction = PhaseAction::WentHome { moves: 1 };
 
     fn seen(load_max: f64) -> Measurement {
         Measurement {

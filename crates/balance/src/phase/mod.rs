@@ -26,18 +26,18 @@ mod tests;
 use evenkeel_types::Instant;
 use serde::{Deserialize, Serialize};
 
-pub use log::{Deed, EFFECT_AFTER_INTERVALS, LOG_ENTRIES_MAX, Log, LogEntry, Measurement};
+pub use log::{EFFECT_AFTER_INTERVALS, LOG_ENTRIES_MAX, Log, LogEntry, Measurement, PhaseAction};
 pub use state::{Event, MOVES, STATES, State, Transitions};
 
 use super::local::{LocalAnswer, LocalCause, LocalLimits};
 use super::share::{self, BUSY_MIN, ClusterLoad, Measured, Share, Utilization};
 use super::{deviation, mean};
 
-/// So many plans of phase 2 that promise to relieve everybody are each given [`PhaseConfig::intervals_patience`] to
+/// This many plans of phase 2 that promise to relieve everybody are each given [`PhaseConfig::intervals_patience`] to
 /// show it, before phase 3 is called. More would be a server whose loads do not follow its cachelets.
 pub const PLANS_TRUSTED_MAX: u32 = 3;
 
-/// So many times phase 1 is given [`PhaseConfig::intervals_patience`] anew because it has replicated more keys than before. More would
+/// This many times phase 1 is given [`PhaseConfig::intervals_patience`] anew because it has replicated more keys than before. More would
 /// be one that replicates for ever and helps nobody.
 pub const GAINS_TRUSTED_MAX: u32 = 4;
 
@@ -49,7 +49,7 @@ pub struct PhaseConfig {
     pub intervals_min: u32,
     /// Intervals that a phase has to show what it can do before the next one is called besides.
     pub intervals_patience: u32,
-    /// With so many replicated keys for each of its workers, phase 1 is not enough (the paper's `REPL_high`, which is for a server). Little
+    /// With this many replicated keys for each of its workers, phase 1 is not enough (the paper's `REPL_high`, which is for a server). Little
     /// less than the 64 that a worker replicates at most: then hardly any key finds a place any more.
     pub replicated_keys_high: usize,
     /// Below this part of [`replicated_keys_high`](Self::replicated_keys_high) sampling is what it was again.
@@ -274,8 +274,8 @@ impl Phases {
         if let LocalAnswer::Plan(plan) = answer {
             let moves = plan.moves.len();
             let deed = match plan.cause {
-                LocalCause::GoingHome => Deed::WentHome { moves },
-                LocalCause::Overload => Deed::Moved {
+                LocalCause::GoingHome => PhaseAction::WentHome { moves },
+                LocalCause::Overload => PhaseAction::Moved {
                     moves,
                     method: plan.method,
                     load_max_expected: plan.after.iter().copied().fold(0.0, f64::max),
@@ -395,7 +395,7 @@ impl Phases {
         self.gains_trusted = 0;
         self.keys_most = self.last.replicated_keys;
         self.local_cannot_help = false;
-        let deed = Deed::Changed { event, from, to };
+        let deed = PhaseAction::Changed { event, from, to };
         self.log.push(at, self.interval, deed, self.last);
     }
 
@@ -407,7 +407,7 @@ impl Phases {
         self.sampling_lowered = self.has_many_keys(now, part);
     }
 
-    /// Whether so many keys have replicas that phase 1 is not enough, or such a part of so many.
+    /// Whether more keys have replicas than phase 1 can do with, or more than this part of them.
     fn has_many_keys(&self, now: &Measurement, part: f64) -> bool {
         let high = self.config.replicated_keys_high * now.workers;
         now.replicated_keys as f64 >= part * high as f64
@@ -422,7 +422,7 @@ impl Phases {
         }
     }
 
-    /// The limits of phase 2. Whoever is not busy enough to be overloaded has room whatever his share is, as far as the
+    /// The limits of phase 2. Anyone who is not busy enough to be overloaded has room whatever his share is, as far as the
     /// loads of this interval tell what a worker can do: when a hot spot is over, what is left of it is still uneven.
     fn limits(interval: &Interval<'_>, share: Share) -> LocalLimits {
         let busy: f64 = interval.busy.iter().sum();

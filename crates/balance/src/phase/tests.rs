@@ -42,7 +42,7 @@ impl Story {
         })
     }
 
-    /// States after each of so many intervals with the same loads.
+    /// States after each of this many intervals with the same loads.
     fn states(&mut self, loads: &[f64], intervals: usize) -> Vec<State> {
         let mut after = |_| {
             self.step(loads);
@@ -53,7 +53,7 @@ impl Story {
 
     fn events(&self) -> Vec<Event> {
         let event = |entry: &LogEntry| match entry.deed {
-            Deed::Changed { event, .. } => Some(event),
+            PhaseAction::Changed { event, .. } => Some(event),
             _ => None,
         };
         self.phases.log().entries().filter_map(event).collect()

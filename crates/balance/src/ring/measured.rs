@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use evenkeel_placement::ring::{Grain, HASHES, Part, Ring};
 
-use super::{BadSlot, Hold, Kept, PlannedMove, RingPlan, RingPlanner, SlotReport};
+use super::{BadSlot, Hold, OverloadedServer, PlannedMove, RingPlan, RingPlanner, SlotReport};
 use crate::share::{Share, Utilization};
 
 /// Most grains of a plan: what is moved at once is four at a time.
@@ -26,7 +26,7 @@ pub const SPACE_RATIO_MAX: f64 = 0.01;
 /// Slots in a row in which a server has to be off before something moves.
 pub const SLOTS_BEFORE: u32 = 2;
 
-/// For so many slots what has moved stays.
+/// For this many slots what has moved stays.
 pub const REST_SLOTS: u64 = 10;
 
 /// The utilization where nobody knows it: then a server is off by an eighth more or less than the mean.
@@ -214,7 +214,7 @@ impl<'a> Draft<'a> {
         });
         let of = |grain: usize| (self.grains[grain].part, self.slot.grains[grain].load);
         let heaviest = own.map(of).max_by(|a, b| a.1.total_cmp(&b.1));
-        self.plan.kept.push(Kept {
+        self.plan.kept.push(OverloadedServer {
             server,
             load,
             permissible: self.share.permissible,

@@ -28,7 +28,7 @@ pub use servers::{costs, gives};
 
 /// Says what moves after a slot.
 pub trait RingPlanner {
-    /// The plan after a slot that was served by this ring. It is taken for carried out before the next one is made.
+    /// The plan after a slot that was served by this ring. It is taken for executed before the next one is made.
     ///
     /// # Errors
     ///
@@ -44,7 +44,7 @@ pub struct RingPlan {
     /// Load of each server once that is done, if everything is asked for as in this slot.
     pub predicted: Vec<f64>,
     /// Who keeps too much, and why.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<OverloadedServer>,
 }
 
 impl RingPlan {
@@ -81,7 +81,7 @@ pub struct PlannedMove {
 
 /// A server that keeps more than it should.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Kept {
+pub struct OverloadedServer {
     /// Which.
     pub server: u16,
     /// The load that it keeps.

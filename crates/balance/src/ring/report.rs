@@ -32,7 +32,7 @@ pub struct SlotReport {
     pub utilization: Option<f64>,
 }
 
-/// Why a slot's numbers void it. Whoever counted is at fault.
+/// Why a slot's numbers void it. Anyone who counted is at fault.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BadSlot {
     /// Counts of another ring.

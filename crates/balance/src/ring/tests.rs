@@ -302,7 +302,7 @@ fn few_grains_move() {
     );
 }
 
-/// By trying all ways in which grains can be dealt to three servers.
+/// By trying all ways in which grains can be distributed to three servers.
 fn fewest(
     report: &SlotReport,
     grains: &[evenkeel_placement::ring::Grain],

@@ -65,7 +65,7 @@ impl InFlight {
         true
     }
 
-    /// The place so many behind the oldest.
+    /// The place this many behind the oldest.
     #[inline]
     fn place(&self, behind: usize) -> usize {
         let place = self.first + behind;

@@ -110,7 +110,7 @@ fn get(protocol: Protocol, keys: &KeyList, route: Route, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a write of a value that lives so many seconds, 0 for ever.
+/// Appends a write of a value that lives this many seconds, 0 for ever.
 fn store(
     protocol: Protocol,
     verb: StoreVerb,

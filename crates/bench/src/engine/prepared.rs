@@ -291,7 +291,7 @@ impl Prepared {
         self.forget(count);
     }
 
-    /// So many requests of the oldest batch are no longer in flight.
+    /// This many requests of the oldest batch are no longer in flight.
     #[inline]
     fn forget(&mut self, count: usize) {
         self.in_flight -= count;

@@ -18,7 +18,7 @@ pub(crate) fn get<'k>(out: &mut Vec<u8>, keys: impl Iterator<Item = &'k [u8]> + 
     }
 }
 
-/// Appends a write of a value that lives so many seconds, 0 for ever: `SET`, with `NX` for an add and `XX` for a
+/// Appends a write of a value that lives this many seconds, 0 for ever: `SET`, with `NX` for an add and `XX` for a
 /// replace, or `APPEND`, which a prepend of no bytes is too. What is appended to and not there comes into being.
 pub(crate) fn store(out: &mut Vec<u8>, verb: StoreVerb, key: &[u8], value: &[u8], ttl_s: u32) {
     if matches!(verb, StoreVerb::Append | StoreVerb::Prepend) {

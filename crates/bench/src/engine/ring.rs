@@ -148,13 +148,13 @@ impl Ring {
         &self.bytes[self.starts[index] as usize..self.starts[index + 1] as usize]
     }
 
-    /// Where so many requests from `index` on lie, which must not reach past the last.
+    /// Where this many requests from `index` on lie, which must not reach past the last.
     #[inline]
     pub(crate) fn range(&self, index: usize, count: usize) -> std::ops::Range<usize> {
         self.starts[index] as usize..self.starts[index + count] as usize
     }
 
-    /// How many of `count` requests from `index` on lie together in so many bytes: none only where none is
+    /// How many of `count` requests from `index` on lie together in this many bytes: none only where none is
     /// wanted.
     #[inline]
     pub(crate) fn together(&self, index: usize, count: usize, bytes_max: usize) -> usize {
@@ -182,7 +182,7 @@ impl Ring {
         self.frame.before
     }
 
-    /// The key of a get that begins so many bytes behind the get's beginning, and where the next one begins;
+    /// The key of a get that begins this many bytes behind the get's beginning, and where the next one begins;
     /// the get's length behind the last.
     #[inline]
     pub(crate) fn key_at(&self, index: usize, at: usize) -> (&[u8], usize) {

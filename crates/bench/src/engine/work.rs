@@ -163,7 +163,7 @@ impl Work {
         allowed
     }
 
-    /// Counts so many answered requests that were meant to be sent at the same moment.
+    /// Counts this many answered requests that were meant to be sent at the same moment.
     #[inline]
     pub(crate) fn count_answered(
         &mut self,

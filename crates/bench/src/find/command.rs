@@ -38,7 +38,7 @@ pub struct FindArgs {
     pub precision: f64,
 
     /// How long each step is judged, in seconds; a third of that passes before. Should be many times the
-    /// objective: a queue that grows for so long shows no more latency than that.
+    /// objective: a queue that grows for this long shows no more latency than that.
     #[arg(long, default_value_t = STEP.as_secs_f64(), value_name = "SECONDS")]
     pub step_seconds: f64,
 

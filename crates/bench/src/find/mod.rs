@@ -67,7 +67,7 @@ const STEP_MIN: Duration = Duration::from_millis(100);
 const SETTLE_SHARE: f64 = 1.0 / 3.0;
 
 /// How often it is tried to get all answers after a step that did not hold. A server that answers nothing for
-/// so long fails the next step, too.
+/// this long fails the next step, too.
 const DRAINS_MAX: usize = 5;
 
 /// How long each of these waits for an answer: as long as the end of every load.

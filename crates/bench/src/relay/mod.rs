@@ -60,7 +60,7 @@ pub struct RelayArgs {
     #[arg(long, default_value = "0s", value_parser = parse_duration, value_name = "DURATION")]
     pub delay: Duration,
 
-    /// Up to so much more, at random; order is kept
+    /// Up to this much more, at random; order is kept
     #[arg(long, default_value = "0s", value_parser = parse_duration, value_name = "DURATION")]
     pub jitter: Duration,
 
@@ -82,11 +82,11 @@ pub struct RelayArgs {
 
     /// Time that the server takes for each key that it is asked for in the text protocol, one after the other: a hard capacity
     #[arg(long, default_value = "0s", value_parser = parse_duration, value_name = "DURATION")]
-    pub toll: Duration,
+    pub service_time: Duration,
 
     /// Time that it takes for each request line that is for keys, besides: a multi-get is one line
     #[arg(long, default_value = "0s", value_parser = parse_duration, value_name = "DURATION")]
-    pub toll_line: Duration,
+    pub service_time_line: Duration,
 
     /// Fixes what happens to which connection
     #[arg(long, default_value_t = 1)]
@@ -103,8 +103,8 @@ pub fn execute_relay(args: &RelayArgs) -> u8 {
         retransmit: args.retransmit,
         reset: args.reset,
         bytes_per_second: args.bytes_per_second,
-        toll: args.toll,
-        toll_line: args.toll_line,
+        service_time: args.service_time,
+        service_time_line: args.service_time_line,
     };
     let run = || -> anyhow::Result<()> {
         let route = Route {
@@ -145,7 +145,7 @@ pub struct Carried {
     pub asked: Asked,
 }
 
-/// What a path carries, counted before it is passed on: whoever has received something finds it here.
+/// What a path carries, counted before it is passed on: anyone who has received something finds it here.
 #[derive(Debug, Default)]
 struct Counts {
     bytes: [AtomicU64; 2],
@@ -359,7 +359,7 @@ impl Worker {
         // It fails when there are no more, when one was gone before it was accepted, or without a descriptor for it: others may
         // follow.
         while let Ok((client, _)) = self.doors[door].listener.accept() {
-            // Whoever cannot be connected is closed, as a server that is gone would.
+            // Anyone who cannot be connected is closed, as a server that is gone would.
             let _ = self.open(door, client);
         }
     }
@@ -383,7 +383,8 @@ impl Worker {
             under_way: 0,
             ended: false,
             over: false,
-            counter: (number.is_multiple_of(2) && path.has_toll()).then(KeyCounter::default),
+            counter: (number.is_multiple_of(2) && path.has_service_time())
+                .then(KeyCounter::default),
         };
         let pair = Pair {
             door,
@@ -504,7 +505,7 @@ impl Pair {
             if piece.is_empty() {
                 way.over = true;
                 way.pieces.pop_front();
-                // Whoever has closed its other half already needs not be told.
+                // Anyone who has closed its other half already needs not be told.
                 let _ = socket.shutdown(std::net::Shutdown::Write);
                 continue;
             }
@@ -583,21 +584,21 @@ mod tests {
             delay,
             ..Path::default()
         };
-        let tolled = Path {
-            toll: Duration::from_micros(1),
+        let slowed = Path {
+            service_time: Duration::from_micros(1),
             ..Path::default()
         };
-        let relay = relay([far, tolled]);
+        let relay = relay([far, slowed]);
         let begun = Instant::now();
         let _far = send(relay.addresses[0], "get a b\r\n");
         assert!(begun.elapsed() >= 2 * delay, "there and back");
         let _near = send(relay.addresses[1], "get a b c\r\n");
-        let [far, tolled] = relay.carried()[..] else {
+        let [far, slowed] = relay.carried()[..] else {
             panic!("there are two");
         };
         assert_eq!((far.bytes, far.asked), ([9, 9], Asked::default()));
         let asked = Asked { lines: 1, keys: 3 };
-        assert_eq!((tolled.bytes, tolled.asked), ([11, 11], asked));
+        assert_eq!((slowed.bytes, slowed.asked), ([11, 11], asked));
     }
 
     #[test]

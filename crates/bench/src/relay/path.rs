@@ -17,7 +17,7 @@ const LOSSES_MAX: u32 = 6;
 pub struct Path {
     /// Time from one end to the other.
     pub delay: Duration,
-    /// Up to so much more, each time is equally likely. Order is kept, as TCP keeps it.
+    /// Up to this much more, each time is equally likely. Order is kept, as TCP keeps it.
     pub jitter: Duration,
     /// Probability with which a segment is lost, 0 to below 1. TCP sends it again: it and all behind it come
     /// later by `retransmit`, by twice that if it is lost once more, and so on.
@@ -30,9 +30,9 @@ pub struct Path {
     /// Bytes a second of each direction of all connections together; zero for no limit.
     pub bytes_per_second: u64,
     /// Time that the server takes for each key that it is asked for, one after the other; zero for none.
-    pub toll: Duration,
+    pub service_time: Duration,
     /// Time that it takes for each request line that is for keys, besides.
-    pub toll_line: Duration,
+    pub service_time_line: Duration,
 }
 
 impl Default for Path {
@@ -45,16 +45,16 @@ impl Default for Path {
             retransmit: Duration::from_millis(200),
             reset: 0.0,
             bytes_per_second: 0,
-            toll: Duration::ZERO,
-            toll_line: Duration::ZERO,
+            service_time: Duration::ZERO,
+            service_time_line: Duration::ZERO,
         }
     }
 }
 
 impl Path {
     /// Whether the server takes time for what it is asked for.
-    pub(crate) fn has_toll(&self) -> bool {
-        !self.toll.is_zero() || !self.toll_line.is_zero()
+    pub(crate) fn has_service_time(&self) -> bool {
+        !self.service_time.is_zero() || !self.service_time_line.is_zero()
     }
 
     /// Refuses what is no path.
@@ -102,7 +102,7 @@ impl Lane {
         }
     }
 
-    /// `bytes` enter at `now_ns`, in which requests end that ask for so much; `line` is the direction that all connections share.
+    /// `bytes` enter at `now_ns`, in which requests end that ask for this much; `line` is the direction that all connections share.
     pub(crate) fn enter(
         &mut self,
         now_ns: u64,
@@ -146,8 +146,8 @@ pub(crate) struct Line {
     bytes_per_second: u64,
     free_ns: u64,
     /// What the server at its end takes for a key and for a request line, and when it has done what it was asked for.
-    toll_ns: u64,
-    toll_line_ns: u64,
+    service_time_ns: u64,
+    service_time_line_ns: u64,
     served_ns: u64,
 }
 
@@ -156,16 +156,16 @@ impl Line {
         Line {
             bytes_per_second: path.bytes_per_second,
             free_ns: 0,
-            toll_ns: path.toll.as_nanos() as u64,
-            toll_line_ns: path.toll_line.as_nanos() as u64,
+            service_time_ns: path.service_time.as_nanos() as u64,
+            service_time_line_ns: path.service_time_line.as_nanos() as u64,
             served_ns: 0,
         }
     }
 
     /// When the server at its end has taken its time for what gets there at this time.
     fn serve(&mut self, now_ns: u64, asked: Asked) -> u64 {
-        let for_keys = asked.keys.saturating_mul(self.toll_ns);
-        let for_lines = asked.lines.saturating_mul(self.toll_line_ns);
+        let for_keys = asked.keys.saturating_mul(self.service_time_ns);
+        let for_lines = asked.lines.saturating_mul(self.service_time_line_ns);
         let takes = for_keys.saturating_add(for_lines);
         if takes == 0 {
             return now_ns;
@@ -271,18 +271,18 @@ mod tests {
     fn a_server_serves_lines_and_keys_one_after_the_other() {
         let path = Path {
             delay: Duration::from_millis(10),
-            toll: Duration::from_millis(2),
+            service_time: Duration::from_millis(2),
             ..Path::default()
         };
-        for toll_line in [0, 5] {
+        for service_time_line in [0, 5] {
             let path = Path {
-                toll_line: Duration::from_millis(toll_line),
+                service_time_line: Duration::from_millis(service_time_line),
                 ..path
             };
             let mut lanes = [Lane::new(path, 1, 0), Lane::new(path, 1, 1)];
             let mut line = Line::new(&path);
             let two_lines = Asked { lines: 2, keys: 3 };
-            let takes = 6 + 2 * toll_line;
+            let takes = 6 + 2 * service_time_line;
             for n in 1..=10 {
                 let fate = lanes[n % 2].enter(0, 100, two_lines, &mut line);
                 assert_eq!(fate, Fate::Arrives((10 + takes * n as u64) * MS));
@@ -293,7 +293,7 @@ mod tests {
             assert_eq!(fate, Fate::Arrives(10 * MS));
             let one = Asked { lines: 1, keys: 1 };
             let fate = third.enter(500 * MS, 9, one, &mut line);
-            assert_eq!(fate, Fate::Arrives((512 + toll_line) * MS));
+            assert_eq!(fate, Fate::Arrives((512 + service_time_line) * MS));
         }
     }
 

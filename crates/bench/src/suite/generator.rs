@@ -1,6 +1,6 @@
 //! `evenkeel bench suite-generator`: the load generator beside a loop that does next to nothing.
 //!
-//! Whoever measures a server wants to know that the server is what is measured. So all put the same load on an
+//! Anyone who measures a server wants to know that the server is what is measured. So all put the same load on an
 //! echo server ([`crate::EchoArgs`]), on one core each: the minimal loop ([`MinimalLoop`]), the generator with
 //! prepared requests, and the generator that draws and encodes each of them. The generator compares answers with
 //! requests and books latencies; values are not checked, because an echo server has none.

@@ -52,7 +52,7 @@ impl Unit {
 /// What a row is asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Goal {
-    /// A peer has at least so much of another's figure, where more is better.
+    /// A peer has at least this much of another's figure, where more is better.
     Times(Peer, Peer, f64),
     /// The same, of the better of several.
     TimesBest(Peer, &'static [Peer], f64),

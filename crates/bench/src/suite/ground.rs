@@ -289,7 +289,7 @@ impl Ground {
         }))
     }
 
-    /// Gets at a rate of so many a second, whether or not answers come: each latency counts from the moment that its request
+    /// Gets at a rate of this many a second, whether or not answers come: each latency counts from the moment that its request
     /// was due. Requests may be in flight on a connection, so that a stall holds up answers and not the generator.
     pub(super) fn at_rate(
         &self,

@@ -90,7 +90,7 @@ fn fill(
     size: &ItemSize,
     limit_bytes: u64,
 ) -> anyhow::Result<f64> {
-    // So many would fill the limit if items had no overhead at all.
+    // This many would fill the limit if items had no overhead at all.
     let count = limit_bytes / (size.key_len + size.value_len) as u64;
     let workload = WorkloadSpec {
         keys: Some(count),
@@ -143,7 +143,7 @@ pub(super) fn measure_idle_connections(
 }
 
 /// Opens connections, uses each once, and sees what they take when they are idle. What the kernel
-/// keeps for its sockets is no part of it. `start` starts a peer with room for so many. Nothing where it is not wanted; a
+/// keeps for its sockets is no part of it. `start` starts a peer with room for this many. Nothing where it is not wanted; a
 /// note where it cannot be measured.
 pub(super) fn idle_row(
     ground: &Ground,
@@ -176,7 +176,7 @@ pub(super) fn idle_row(
     Ok(Some(Ok(row)))
 }
 
-/// Resident memory that each of so many connections costs which have had one answer, in bytes.
+/// Resident memory that each of this many connections costs which have had one answer, in bytes.
 fn idle_bytes(server: &Server, connections: usize) -> anyhow::Result<f64> {
     drop(use_once(server)?);
     let before = server.resident_bytes()?;

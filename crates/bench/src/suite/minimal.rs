@@ -1,7 +1,7 @@
 //! A closed loop that does next to nothing: it writes bytes that were made beforehand, reads bytes, and counts
 //! them. No generator can do less, so it says what the sockets and the server leave of a core.
 //!
-//! Requests are of one length, and so are their answers: so many bytes read are so many answers, and as many
+//! Requests are of one length, and so are their answers: this many bytes read are this many answers, and as many
 //! requests follow. Nothing is compared; what server it is put on must be known to answer right.
 
 use super::ground::ANSWER_TIMEOUT;
@@ -82,7 +82,7 @@ impl<'r> MinimalLoop<'r> {
         })
     }
 
-    /// Runs for so long on a core, and says how many requests were answered a second.
+    /// Runs for this long on a core, and says how many requests were answered a second.
     pub(super) fn run(mut self, core: usize, time: Duration) -> anyhow::Result<f64> {
         std::thread::scope(|scope| {
             let thread = scope.spawn(move || {

@@ -238,7 +238,7 @@ fn finish_or_note(
     }
 }
 
-/// Adds a row to the table, and tells whoever waits.
+/// Adds a row to the table, and tells anyone who waits.
 fn finish_row(rows: &mut Vec<RowReport>, row: RowReport) {
     eprintln!("{}", row.progress());
     rows.push(row);

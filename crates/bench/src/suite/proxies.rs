@@ -124,7 +124,7 @@ impl ProxySuite {
         Ok(suite)
     }
 
-    /// Starts a proxy before the servers, on the proxies' core, for so many connections.
+    /// Starts a proxy before the servers, on the proxies' core, for this many connections.
     fn start(&self, peer: Peer, connections: usize) -> anyhow::Result<Server> {
         let cores = [self.ground.server_core];
         let servers = addresses(&self.servers);

@@ -79,7 +79,7 @@ pub(crate) const LOADS: [Load; 12] = [
 ];
 
 impl Traffic {
-    /// By so many connections.
+    /// By this many connections.
     const fn by(self, connections: usize) -> Traffic {
         Traffic {
             connections,
@@ -87,12 +87,12 @@ impl Traffic {
         }
     }
 
-    /// So many requests in flight on a connection.
+    /// This many requests in flight on a connection.
     const fn deep(self, pipeline: usize) -> Traffic {
         Traffic { pipeline, ..self }
     }
 
-    /// So many keys in a get.
+    /// This many keys in a get.
     const fn of_keys(self, multiget: usize) -> Traffic {
         Traffic { multiget, ..self }
     }

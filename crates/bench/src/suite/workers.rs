@@ -82,7 +82,7 @@ pub(super) fn measure(suite: &mut Suite, rows: &mut Vec<RowReport>) -> anyhow::R
             })?;
             Ok(match by {
                 By::Throughput => report.requests_per_second,
-                // Requests that a core carries out in a second, times the cores.
+                // Requests that a core executes in a second, times the cores.
                 By::CpuTime => {
                     report.counters.requests as f64 * 1e6 / cpu_us * cluster.workers() as f64
                 }
@@ -138,7 +138,7 @@ fn plan(
     })
 }
 
-/// Starts a server of so many workers with its coordinator, and fills it.
+/// Starts a server of this many workers with its coordinator, and fills it.
 fn start(
     suite: &Suite,
     workers: usize,

@@ -2,13 +2,13 @@
 
 use crate::ask::{self, Format};
 use anyhow::ensure;
-use evenkeel_proxy::{KeyStanding, PlaceSeen, StandingArgs, look_at_keys};
+use evenkeel_proxy::{KeyCheckArgs, KeyReport, PlaceSeen, look_at_keys};
 
 /// Looks, and prints what was found.
 ///
 /// # Errors
 /// When the file, the pool or a key cannot be used, a key has a fault, or a server cannot be asked.
-pub fn run(of: &StandingArgs, format: Format) -> anyhow::Result<()> {
+pub fn run(of: &KeyCheckArgs, format: Format) -> anyhow::Result<()> {
     let standings = look_at_keys(of)?;
     format.print(&standings, |standings| text(standings))?;
     let faulty = standings.iter().filter(|it| !it.faults.is_empty()).count();
@@ -24,7 +24,7 @@ pub fn run(of: &StandingArgs, format: Format) -> anyhow::Result<()> {
 }
 
 /// A paragraph for each key.
-fn text(standings: &[KeyStanding]) -> String {
+fn text(standings: &[KeyReport]) -> String {
     let all: Vec<_> = standings.iter().map(details).collect();
     // Keys, and what servers say, are shown without what a terminal would take for a command.
     let is_odd = |c: char| c.is_control() && c != '\n';
@@ -38,13 +38,13 @@ fn text(standings: &[KeyStanding]) -> String {
     out
 }
 
-fn details(standing: &KeyStanding) -> String {
-    let rows = standing
+fn details(report: &KeyReport) -> String {
+    let rows = report
         .places
         .iter()
         .map(|place| [name(place), place.server.clone(), place.stands.to_string()]);
     let table = ask::plain_table(["place", "server", "stands there"], rows);
-    format!("{}: {}\n{table}", standing.key, verdict(standing))
+    format!("{}: {}\n{table}", report.key, verdict(report))
 }
 
 fn name(place: &PlaceSeen) -> String {
@@ -54,12 +54,12 @@ fn name(place: &PlaceSeen) -> String {
     }
 }
 
-fn verdict(standing: &KeyStanding) -> String {
-    let mut words: Vec<String> = standing.faults.iter().map(ToString::to_string).collect();
-    if standing.is_moving {
+fn verdict(report: &KeyReport) -> String {
+    let mut words: Vec<String> = report.faults.iter().map(ToString::to_string).collect();
+    if report.is_moving {
         words.push("it moves while it is looked at".to_owned());
     }
-    let unasked: Vec<String> = standing.unasked().map(name).collect();
+    let unasked: Vec<String> = report.unasked().map(name).collect();
     if !unasked.is_empty() {
         words.push(format!("incomplete, without {}", unasked.join(", ")));
     }
@@ -93,9 +93,9 @@ mod tests {
     }
 
     fn shown(places: Vec<PlaceSeen>) -> String {
-        let mut standing = KeyStanding::new("k\u{85}".to_owned());
-        standing.look(places);
-        text(&[standing])
+        let mut report = KeyReport::new("k\u{85}".to_owned());
+        report.look(places);
+        text(&[report])
     }
 
     #[test]

@@ -194,7 +194,7 @@ impl Document {
         }
     }
 
-    /// Items get copies in so many racks beside where they are; in as many as before, where nothing is said.
+    /// Items get copies in this many racks beside where they are; in as many as before, where nothing is said.
     pub fn replicate(&mut self, pool: &str, wish: &Wish) {
         if let Some(pool) = self.pool_mut(pool) {
             pool.insert("architecture", value(Architecture::Sdr.to_string()));

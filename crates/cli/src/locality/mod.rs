@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use document::Document;
 use evenkeel_coordinator_core::ChangesView;
-use evenkeel_proxy::StandingArgs;
+use evenkeel_proxy::KeyCheckArgs;
 use evenkeel_schemes::locality::model::Architecture;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 /// them from one architecture to the other, and edits the file again. It can be left at any time: the same command goes on with it.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Whom to ask
+    /// The coordinator to ask
     #[command(flatten)]
     pub coordinator: CoordinatorArgs,
 
@@ -78,7 +78,7 @@ pub enum What {
     ///
     /// The exit code is 1 where two racks hold a key, a note leads to no item, or a server cannot be asked. A key with a fault is looked at five
     /// times within a second; what each look has shown alike is a fault.
-    Check(Box<StandingArgs>),
+    Check(Box<KeyCheckArgs>),
 }
 
 /// A pool, and who serves it.
@@ -131,7 +131,7 @@ struct PoolRow<'a> {
     /// The pool whose place it takes.
     from: Option<&'a str>,
     stage: Option<String>,
-    /// In warming: of a million reads that found something, so many were answered by the former pool.
+    /// In warming: of a million reads that found something, this many were answered by the former pool.
     former_hits_ppm: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! A switch from one architecture to another, carried out: the file is edited, and the coordinator is told.
+//! A switch from one architecture to another, executed: the file is edited, and the coordinator is told.
 
 use super::document::{Document, Stand, Wish};
 use super::plan::{Plan, Replace};
@@ -36,21 +36,21 @@ struct Done<'a> {
 /// The file or the wish cannot be used, or the file could not be if it were edited.
 pub fn dry_run(of: &PoolArgs, wish: &Wish, format: Format) -> anyhow::Result<()> {
     let plan = checked(of, read(&of.config)?, wish)?;
-    format.print(&Told::of(&plan), |told| told.words(of))
+    format.print(&PlannedSwitch::of(&plan), |told| told.words(of))
 }
 
 /// What a switch would do, as it is told.
 #[derive(Debug, Serialize)]
-struct Told<'a> {
+struct PlannedSwitch<'a> {
     pool: &'a str,
     architecture: Architecture,
     /// What would stand in the file, one after the other.
     files: Vec<String>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> PlannedSwitch<'a> {
     fn of(plan: &'a Plan) -> Self {
-        Told {
+        PlannedSwitch {
             pool: plan.pool(),
             architecture: plan.architecture,
             files: plan.files().iter().map(|file| file.text()).collect(),
@@ -124,7 +124,7 @@ pub fn switch(
     } else if plan.replace.is_none() {
         finish(client, pool)?;
     }
-    told(plan.end(), pool, format)
+    print_document(plan.end(), pool, format)
 }
 
 /// Copies of a pool are switched on or off, if they are not.
@@ -175,7 +175,7 @@ pub fn withdraw(client: &ApiClient, of: &PoolArgs, format: Format) -> anyhow::Re
     document.take_back(&pools);
     write(&of.config, &document)?;
     finish(client, &pools.to)?;
-    told(&document, &pools.from, format)
+    print_document(&document, &pools.from, format)
 }
 
 /// The file has both pools: goes on until the former one is not asked any more.
@@ -253,7 +253,7 @@ fn write(path: &Path, document: &Document) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn told(document: &Document, pool: &str, format: Format) -> anyhow::Result<()> {
+fn print_document(document: &Document, pool: &str, format: Format) -> anyhow::Result<()> {
     let done = Done {
         pool,
         architecture: document.said(pool, "architecture"),

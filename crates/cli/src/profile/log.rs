@@ -61,7 +61,7 @@ const KEYS_MAX: u32 = 10_000;
 /// What a log says.
 ///
 /// # Errors
-/// It cannot be read, or a line is none of a log.
+/// It cannot be read, or a line is not a line of a log.
 pub(super) fn report(path: &Path) -> Result<Shown, UsageError> {
     // A head has the names of pools, which are in the lines.
     let mut pools: Vec<String> = Vec::new();

@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const WARMING_LIMIT: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Keys that are asked for at once: so many the slowest server answers in a few milliseconds, before other requests are refused.
+/// Keys that are asked for at once: this many the slowest server answers in a few milliseconds, before other requests are refused.
 const BATCH: usize = 8;
 
 /// Asks a proxy for all items that are about to change hands, so that those come along that nobody asks for.
@@ -219,7 +219,7 @@ fn name_of(line: &[u8]) -> Option<Vec<u8>> {
     Some(percent_decode(encoded).collect())
 }
 
-/// A connection to a proxy that is asked for so many keys a second.
+/// A connection to a proxy that is asked for this many keys a second.
 #[derive(Debug)]
 struct Proxy {
     answers: BufReader<TcpStream>,

@@ -155,7 +155,7 @@ impl Figures {
     }
 
     /// What was done about it, in one line.
-    pub fn deeds(&self) -> String {
+    pub fn actions(&self) -> String {
         let mut parts = Vec::new();
         if let Some(busy) = self.cluster.as_ref().and_then(|cluster| cluster.busy_max) {
             parts.push(format!("busiest worker {:.0} % busy", busy * 100.0));

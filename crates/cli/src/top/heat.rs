@@ -21,7 +21,7 @@ pub struct Part {
     pub highest: u64,
 }
 
-/// Workers, and cachelets by their numbers, in so many lines together: neighbours share a line where there are more. Workers get
+/// Workers, and cachelets by their numbers, in this many lines together: neighbours share a line where there are more. Workers get
 /// what they need up to half.
 pub fn parts(view: &HeatView, lines: usize) -> [Part; 2] {
     let names: Vec<_> = (view.workers.iter())
@@ -36,7 +36,7 @@ pub fn parts(view: &HeatView, lines: usize) -> [Part; 2] {
     [workers, cachelets]
 }
 
-/// Rows with these names in so many lines, from what each column tells of them.
+/// Rows with these names in this many lines, from what each column tells of them.
 fn part(names: &[String], columns: &[&[Option<u64>]], lines: usize) -> Part {
     let share = names.len().div_ceil(lines.max(1)).max(1);
     let line = |(index, names): (usize, &[String])| {

@@ -1,9 +1,10 @@
 //! Asks everybody, again and again.
 
+use super::args::Args;
 use super::cluster::Cluster;
 use super::figures::{Figures, HISTORY_MAX, Member};
+use super::proxy;
 use super::screen::Shown;
-use super::{Args, proxy};
 use crate::ask::{client, usual_coordinator};
 use crate::watch::Watch;
 use evenkeel_coordinator_core::Snapshot;
@@ -32,7 +33,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Whom to ask.
+    /// The coordinator to ask.
     ///
     /// # Errors
     /// An address is none, or the coordinator does not answer.
@@ -72,7 +73,7 @@ impl Observer {
         Ok(observer)
     }
 
-    /// What happened since the last look, and so many columns of the heat map.
+    /// What happened since the last look, and this many columns of the heat map.
     pub fn look(&mut self, columns: usize) -> Shown {
         let now = Instant::now();
         let seconds = self

@@ -13,20 +13,20 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Table, Wrap};
 const NO_COORDINATOR: &str = "none: a coordinator tells them, --coordinator URL";
 
 const HELP: &str = "\
-q, Esc  quit                      Tab    next box: keys, proxies, plans, events
-?       this page                 /      list only names with a text; Esc ends it
+q, Esc  quit                      Tab    next box: proxies, plans, events
+?       this page                 /      list names with a text; Esc ends it
 h       heat map                  s, r   next order of servers, reversed
 Enter   all of the server that    + -    half as often, twice as often
         Up and Down have chosen   p      pause
 
 server     its name, and its rack behind it
-state      up; draining; down, as the coordinator says; silent, it does not answer
+state      up; draining; down: the coordinator says so; silent: no answer
 busy       part of its time that the busiest worker does not sleep
 of mean    requests/s by the mean of all servers; 1.00 is even
 hits       reads of own keys that found something
 replicas'  part of its requests that were reads of other servers' hot keys
 cachelets  parts of the key space that it owns; they move between servers
-HOT        a key with replicas; HOT_PENDING and COLD_PENDING: not yet, not for long";
+HOT        has replicas; HOT_PENDING: not yet; COLD_PENDING: not for long";
 
 /// What the keys do, and what the columns mean.
 pub fn help() -> Paragraph<'static> {
@@ -123,22 +123,21 @@ pub fn details(figures: &Figures, view: &View) -> Table<'static> {
 }
 
 fn title(server: &ServerLine) -> String {
-    let mut title = format!(
-        "{} {}: {} requests/s, {} items, {} connections, {} evicted/s",
-        server.name,
-        server.state,
+    let (name, state) = (&server.name, server.state);
+    if let Some(cause) = &server.cause {
+        return format!("{name} {state}: {cause}");
+    }
+    let told = match server.workers.is_empty() {
+        true => "; of workers nothing is told",
+        false => "",
+    };
+    format!(
+        "{name} {state}: {} requests/s, {} items, {} connections, {} evicted/s{told}",
         count(server.requests_per_second),
         count(server.holdings.items as f64),
         server.holdings.connections,
         count(server.evictions_per_second),
-    );
-    if let Some(cause) = &server.cause {
-        title += &format!(": {cause}");
-    }
-    if server.workers.is_empty() {
-        title += "; of workers nothing is told";
-    }
-    title
+    )
 }
 
 #[cfg(test)]

@@ -213,7 +213,7 @@ fn head(figures: &Figures) -> Vec<Line<'static>> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let second = match &figures.warning {
         Some(warning) => Line::styled(warning.clone(), Style::new().fg(Color::Yellow)),
-        None => Line::from(figures.deeds()),
+        None => Line::from(figures.actions()),
     };
     vec![Line::styled(figures.head(), bold), second]
 }

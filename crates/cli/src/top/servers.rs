@@ -28,13 +28,13 @@ const SERVER_COLUMNS: [(&str, u16); 13] = [
     ("memory", 12),
     ("conns", 7),
     ("cachelets", 10),
-    ("last looks", 30),
+    ("last looks", 18),
 ];
 
 const SPARKLINE: usize = 12;
 
 /// The columns that a narrow terminal goes without, the first one first.
-const DROPPED: [usize; 8] = [SPARKLINE, 6, 11, 10, 7, 8, 9, 3];
+const DROPPED: [usize; 8] = [6, 11, 10, 7, SPARKLINE, 8, 9, 3];
 
 /// The servers that are listed, in their order.
 pub fn listed(figures: &Figures, view: &View) -> Vec<ServerLine> {

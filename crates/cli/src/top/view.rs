@@ -80,7 +80,7 @@ impl View {
         name.contains(&self.filter)
     }
 
-    /// What a key does while so many servers are listed; whether it was the last.
+    /// What a key does while this many servers are listed; whether it was the last.
     pub fn press(&mut self, key: KeyEvent, servers: usize) -> bool {
         if key.kind == KeyEventKind::Release {
             return false;

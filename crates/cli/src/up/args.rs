@@ -21,8 +21,8 @@ const MEMCACHEDS: std::ops::RangeInclusive<i64> = 3..=8;
 const DEMO_WORKER_RPS: u32 = 1000;
 /// The demo's load, as a part of what its servers can do together.
 const DEMO_LOAD: f64 = 0.7;
-const DEMO_TOLL: &str = "--test-toll=1000000";
-const TOLL_FLAG: &str = "--test-toll";
+const DEMO_SERVICE_TIME: &str = "--test-service-time=1000000";
+const SERVICE_TIME_FLAG: &str = "--test-service-time";
 
 /// Connections that the proxy has room for besides those of the demo's load: memcached's default.
 const CONNECTIONS: usize = 1024;
@@ -92,7 +92,7 @@ pub struct Args {
     pub addresses: Option<PathBuf>,
 
     /// Drive a skewed workload, first as through memcached, then with balancing, and compare. The servers are small: each worker serves
-    /// 1,000 keys a second (--server-arg=--test-toll=0 for as many as it can)
+    /// 1,000 keys a second (--server-arg=--test-service-time=0 for as many as it can)
     #[arg(long)]
     pub demo: bool,
 
@@ -123,9 +123,9 @@ impl Args {
     /// What servers are told besides what every cluster needs.
     pub fn server_arguments(&self) -> Vec<String> {
         let mut arguments = self.server_arg.clone();
-        let is_said = |argument: &String| argument.starts_with(TOLL_FLAG);
+        let is_said = |argument: &String| argument.starts_with(SERVICE_TIME_FLAG);
         if self.demo && !arguments.iter().any(is_said) {
-            arguments.push(DEMO_TOLL.to_owned());
+            arguments.push(DEMO_SERVICE_TIME.to_owned());
         }
         arguments
     }
@@ -241,7 +241,7 @@ pub struct AdaptiveArgs {
     )]
     pub memcached: u16,
 
-    /// Ends after so many seconds of load [default: when it is stopped]
+    /// Ends after this many seconds of load [default: when it is stopped]
     #[arg(
         long,
         value_parser = clap::value_parser!(u64).range(1..=86_400),

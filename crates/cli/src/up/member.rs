@@ -106,7 +106,7 @@ impl Member {
                 // The ports above may be other members'.
                 "--worker-port".into(),
                 "0".into(),
-                // Whoever runs `up` has decided already; of others than root this asks nothing.
+                // Anyone who runs `up` has decided already; of others than root this asks nothing.
                 "-u".into(),
                 "root".into(),
             ],

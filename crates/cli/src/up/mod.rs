@@ -3,7 +3,7 @@
 //! ```text
 //!   up ──starts, watches, restarts──> coordinator, server-1 … server-n, proxies
 //!   up --demo ──load (a thread)──> proxy        ──stats──> servers        ──settings──> coordinator
-//!   up --adaptive ──loads (threads)──> 2 proxies ──> relays with a toll ──> memcacheds
+//!   up --adaptive ──loads (threads)──> 2 proxies ──> relays with a service time ──> memcacheds
 //!                 └──looks──> coordinator, which leads the ring of the proxies' pool
 //! ```
 

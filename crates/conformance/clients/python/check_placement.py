@@ -13,14 +13,14 @@ import pylibmc
 KEYS = 500
 
 # As long as a busy machine may take, in ms.
-PATIENT = {"connect_timeout": 60_000, "_poll_timeout": 60_000}
+LONG_TIMEOUTS = {"connect_timeout": 60_000, "_poll_timeout": 60_000}
 
 
 def main() -> None:
     proxy_address, behaviors, servers = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]
-    direct = pylibmc.Client(servers, binary=False, behaviors=behaviors | PATIENT)
+    direct = pylibmc.Client(servers, binary=False, behaviors=behaviors | LONG_TIMEOUTS)
     prefix = "".join(f"{name}={setting}:" for name, setting in behaviors.items()).replace(" ", "_")
-    proxy = pylibmc.Client([proxy_address], binary=False, behaviors=PATIENT)
+    proxy = pylibmc.Client([proxy_address], binary=False, behaviors=LONG_TIMEOUTS)
 
     stored = {f"{prefix}{n}:{'x' * (n % 40)}": str(n).encode() for n in range(KEYS)}
     for key, value in stored.items():

@@ -30,13 +30,13 @@ pub fn run(
     let mut uniques: Vec<Uniques> = sessions.iter().map(|_| Uniques::default()).collect();
     let mut answers = vec![Answers::new(); sessions.len()];
     for turn in 0..CONNECTIONS_MAX {
-        for speech in [false, true] {
+        for protocols in [false, true] {
             let parts: Vec<(usize, Vec<u8>)> = sessions
                 .iter()
                 .enumerate()
                 .filter_map(|(n, session)| {
                     let bytes = session.connections.get(turn)?;
-                    (is_binary(bytes) == speech).then(|| (n, uniques[n].fill_in(bytes)))
+                    (is_binary(bytes) == protocols).then(|| (n, uniques[n].fill_in(bytes)))
                 })
                 .collect();
             let (numbers, parts): (Vec<usize>, Vec<Vec<u8>>) = parts.into_iter().unzip();

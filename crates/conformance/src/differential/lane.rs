@@ -11,14 +11,14 @@ use evenkeel_testkit::{IO_TIMEOUT, Memcached, Process, evenkeel};
 use super::batch::{self, Answers};
 use super::differences::{DIFFERENCES, Difference, is_sociable};
 use super::minimise::minimise;
-use super::{Choices, Session, Speech, compare, split};
+use super::{Choices, Protocols, Session, compare, split};
 use crate::exchange::Split;
 use crate::transcript::escape;
 
-/// Sessions are taken, and share connections, so many at a time.
+/// Sessions are taken, and share connections, this many at a time.
 const BATCH: u64 = 64;
 
-/// Of so many batches one is sent as it was made, and the others without what we differ in on purpose:
+/// Of this many batches one is sent as it was made, and the others without what we differ in on purpose:
 /// a session that meets such a difference shows little of what it has behind it, and takes several runs
 /// to be explained.
 const RAW_EVERY: u64 = 8;
@@ -29,7 +29,7 @@ const BATCH_SEED: u64 = 0x0062_6174_6368;
 /// A session that differs is run alone so often again; one that then agrees was a matter of time.
 const CONFIRMATIONS: usize = 2;
 
-/// A run ends after so many findings: more of them are rarely different ones.
+/// A run ends after this many findings: more of them are rarely different ones.
 const FINDINGS_MAX: usize = 5;
 
 /// One worker, and little memory, for that is what takes time to forget.
@@ -54,7 +54,7 @@ pub struct Options {
     /// What is compared.
     pub subject: Subject,
     /// The protocols.
-    pub speech: Speech,
+    pub protocols: Protocols,
     /// The seed; sessions are numbered from 0.
     pub seed: u64,
     /// No session begins later.
@@ -252,7 +252,7 @@ impl Lane {
             Some(behind) => {
                 let address = behind.address().to_string();
                 let flags = ["-t", "1", "--allow-flush", "-s", &address];
-                evenkeel::proxy(&[&flags[..], &evenkeel::PATIENT].concat())
+                evenkeel::proxy(&[&flags[..], &evenkeel::LONG_TIMEOUTS].concat())
             }
         };
         Lane {
@@ -310,7 +310,7 @@ impl Lane {
         let is_raw = (numbers.start / BATCH).is_multiple_of(RAW_EVERY);
         let trials: Vec<Trial> = numbers
             .map(|number| {
-                let made = Session::generate(options.speech, options.seed, number);
+                let made = Session::generate(options.protocols, options.seed, number);
                 let (session, but_for) = match is_raw {
                     true => (made, Vec::new()),
                     false => self.without_differences(&made, Difference::is_avoidable),

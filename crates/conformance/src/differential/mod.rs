@@ -34,7 +34,7 @@ use std::fmt::Write as _;
 use crate::exchange::Split;
 use crate::transcript::{self, Sameness, Taken};
 
-/// Most connections of a session.
+/// Maximum connections of a session.
 pub const CONNECTIONS_MAX: usize = 3;
 
 /// What is sent, connection after connection. `{c0}` in text and `{{cas0}}` in binary stand for the
@@ -49,7 +49,7 @@ pub struct Session {
 
 /// Which protocols sessions speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speech {
+pub enum Protocols {
     /// Classic and meta commands.
     Text,
     /// The binary protocol.
@@ -58,19 +58,19 @@ pub enum Speech {
     Both,
 }
 
-/// Of a hundred connections of [`Speech::Both`], so many are binary.
+/// Of a hundred connections of [`Protocols::Both`], this many are binary.
 const BINARY_PERCENT: usize = 35;
 
 impl Session {
     /// The session of a number, the same for the same seed.
-    pub fn generate(speech: Speech, seed: u64, number: u64) -> Session {
+    pub fn generate(protocols: Protocols, seed: u64, number: u64) -> Session {
         let mut choices = Choices::of_session(seed, number);
         let connections = (0..choices.weighted(&[(5, 1), (3, 2), (2, CONNECTIONS_MAX)]))
             .map(|_| {
-                let binary = match speech {
-                    Speech::Text => false,
-                    Speech::Binary => true,
-                    Speech::Both => choices.chance(BINARY_PERCENT),
+                let binary = match protocols {
+                    Protocols::Text => false,
+                    Protocols::Binary => true,
+                    Protocols::Both => choices.chance(BINARY_PERCENT),
                 };
                 match binary {
                     true => binary::connection(&mut choices),
@@ -197,10 +197,10 @@ mod tests {
 
     #[test]
     fn a_session_is_the_same_for_the_same_seed() {
-        for speech in [Speech::Text, Speech::Binary, Speech::Both] {
+        for protocols in [Protocols::Text, Protocols::Binary, Protocols::Both] {
             let of = |seed| -> Vec<Session> {
                 (0..200)
-                    .map(|n| Session::generate(speech, seed, n))
+                    .map(|n| Session::generate(protocols, seed, n))
                     .collect()
             };
             assert_eq!(of(1), of(1));
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn sessions_reach_every_command() {
         let sessions: Vec<Session> = (0..5000)
-            .map(|n| Session::generate(Speech::Text, 1, n))
+            .map(|n| Session::generate(Protocols::Text, 1, n))
             .collect();
         for command in [
             "get ",
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn a_session_is_a_transcript() {
         for n in 0..2000 {
-            let session = Session::generate(Speech::Text, 7, n);
+            let session = Session::generate(Protocols::Text, 7, n);
             if session.connections.iter().any(Vec::is_empty) {
                 continue;
             }

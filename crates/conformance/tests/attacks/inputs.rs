@@ -40,8 +40,8 @@ impl Scene {
     fn proxy(flags: &[&str], behind: &[&str]) -> Scene {
         let behind = evenkeel::server(&[&["-t", "1"], behind].concat());
         let address = behind.address().to_string();
-        let patient = &evenkeel::PATIENT[..];
-        let front = evenkeel::proxy(&[&["-t", "1", "-s", &address], patient, flags].concat());
+        let long_timeouts = &evenkeel::LONG_TIMEOUTS[..];
+        let front = evenkeel::proxy(&[&["-t", "1", "-s", &address], long_timeouts, flags].concat());
         let resident = front.resident_bytes();
         Scene {
             front,
@@ -389,7 +389,7 @@ fn a_flood_of_getk_leaves_the_item_as_it_was() {
     });
 }
 
-/// A server that answers each request for a value with one of so many bytes, and sends until it is cut off.
+/// A server that answers each request for a value with one of this many bytes, and sends until it is cut off.
 fn boaster(len: u64) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -524,12 +524,13 @@ fn processor_time(process: &Process) -> u64 {
 }
 
 /// memcached ends a line at a zero byte, and takes the data block of what it refuses for commands: their answers would be those of
-/// whoever asks next on the connection that all clients of a proxy share.
+/// anyone who asks next on the connection that all clients of a proxy share.
 #[test]
 fn nothing_is_smuggled_behind_a_zero_byte_to_the_connection_that_all_share() {
     let memcached = Memcached::spawn(&["-t", "1"]);
     let address = memcached.address().to_string();
-    let proxy = evenkeel::proxy(&[&["-t", "1", "-s", &address], &evenkeel::PATIENT[..]].concat());
+    let proxy =
+        evenkeel::proxy(&[&["-t", "1", "-s", &address], &evenkeel::LONG_TIMEOUTS[..]].concat());
     let (mut attacker, mut other) = (
         Client::connect(proxy.address()),
         Client::connect(proxy.address()),
@@ -563,7 +564,7 @@ fn the_time_that_checking_a_password_takes_tells_nothing_of_it() {
     const ATTEMPTS: usize = 2000;
     const ROUNDS_MIN: usize = 5;
     const ROUNDS_MAX: usize = 20;
-    // The longest there are: whoever compares until the first difference takes the longer, the more of it is right.
+    // The longest there are: anyone who compares until the first difference takes the longer, the more of it is right.
     let password = "p".repeat(254);
     let users: String = (0..256).map(|_| format!("{USER}:{password}q\n")).collect();
     on_both_with_users(

@@ -19,7 +19,7 @@ fn a_key_that_kills_ends_two_servers_and_no_more() {
         coordinator_args: ["--silent-ms", "2000"].map(String::from).to_vec(),
         ..ClusterOptions::default()
     }
-    .with_proxy_args(&evenkeel::PATIENT);
+    .with_proxy_args(&evenkeel::LONG_TIMEOUTS);
     let mut cluster = Cluster::start(options);
     let mut client = cluster.proxy_client();
     for n in 0..OTHER_KEYS {
@@ -38,7 +38,7 @@ fn a_key_that_kills_ends_two_servers_and_no_more() {
     assert!((1..=2).contains(&dead), "{dead} are dead");
     let cachelet = quarantined_by(&said).expect("it is named");
 
-    // Whoever speaks to a server itself gets an error, too, and what stores is not kept waiting.
+    // Anyone who speaks to a server itself gets an error, too, and what stores is not kept waiting.
     assert_eq!(client.set("killer", b"v"), said);
     for server in &mut cluster.servers {
         if server.is_running() {

@@ -1,6 +1,6 @@
 //! Who reaches a coordinator must not choose what a proxy reads, nor see anything of it.
 //!
-//! A coordinator once kept the configurations of proxies. Whoever put one there could send all requests to servers of
+//! A coordinator once kept the configurations of proxies. Anyone who put one there could send all requests to servers of
 //! his own, have proxies log in there with what the first line of any file says, and read the first lines of files in
 //! the reasons for which proxies refused them.
 

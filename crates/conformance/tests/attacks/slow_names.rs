@@ -103,7 +103,7 @@ fn answer(socket: &UdpSocket, peer: SocketAddr, question: &[u8]) {
         + 5;
     let is_of_old_kind = question[end - 4..end - 2] == [0, 1];
     let mut answer = question[..end].to_vec();
-    // An answer, with one question, so many records, and nothing besides.
+    // An answer, with one question, this many records, and nothing besides.
     answer[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, u8::from(is_of_old_kind), 0, 0, 0, 0]);
     if is_of_old_kind {
         answer.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1]);
@@ -190,8 +190,13 @@ fn a_worker_does_not_wait_for_a_name() {
         "s1",
         "--test-endless-lease",
     ]);
-    let proxy =
-        evenkeel::proxy(&[&["--coordinator", url.as_str()], &evenkeel::PATIENT[..]].concat());
+    let proxy = evenkeel::proxy(
+        &[
+            &["--coordinator", url.as_str()],
+            &evenkeel::LONG_TIMEOUTS[..],
+        ]
+        .concat(),
+    );
     let mut at_server = Client::connect(server.address());
     // Keys of the other are refused.
     let hot = poll_until(DEADLINE, "a key of the server", || {
@@ -212,7 +217,7 @@ fn a_worker_does_not_wait_for_a_name() {
     });
     let asked: Vec<String> = questions.try_iter().collect();
     assert!(asked.iter().any(|name| name == "silent.test."), "{asked:?}");
-    // It still has its leave to serve, and the connection that it had.
+    // It still has its serving lease, and the connection that it had.
     for _ in 0..100 {
         assert_eq!(client.get(&hot).expect("it is stored").data, b"v");
         assert!(at_server.command("version").starts_with("VERSION "));

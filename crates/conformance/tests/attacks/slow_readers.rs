@@ -22,7 +22,7 @@ const HONEST: usize = 200;
 /// Of large values.
 const HONEST_LARGE: usize = 20;
 
-/// Readers of which most are not closed yet hold, or wait for, so many more megabytes than the process may.
+/// Readers of which most are not closed yet hold, or wait for, this many more megabytes than the process may.
 const LEFT: usize = 20;
 
 #[test]
@@ -112,8 +112,8 @@ fn applications_who_stop_are_in_nobodys_way_at_a_proxy() {
     let arguments = ["-s", &servers, "-t", "2", "-c", "2048"];
     let arguments = [&arguments[..], &["--buffer-memory", &buffers]].concat();
     // However long a busy machine takes.
-    let patient = ["--request-timeout", "60s"];
-    let proxy = evenkeel::proxy(&[&arguments[..], &patient].concat());
+    let long_timeouts = ["--request-timeout", "60s"];
+    let proxy = evenkeel::proxy(&[&arguments[..], &long_timeouts].concat());
     let mut witness = Client::connect(proxy.address());
     assert_eq!(number(&mut witness, "proxy", "buffer_bytes_max"), BUFFERS);
     let mut closed = 0;

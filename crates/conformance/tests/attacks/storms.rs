@@ -15,7 +15,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Clients that shake hands at once. Each takes milliseconds, with the largest keys.
 const HANDSHAKES: usize = 300;
 
-/// Answers to somebody who is in, one after the other, while so many hands are shaken: at least one for fifteen. A process that shakes
+/// Answers to somebody who is in, one after the other, while this many hands are shaken: at least one for fifteen. A process that shakes
 /// all hands that are held out before it looks at the others comes to five.
 const ANSWERS_MIN: usize = HANDSHAKES / 15;
 

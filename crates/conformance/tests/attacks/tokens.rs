@@ -1,4 +1,4 @@
-//! Whoever has one member's token speaks for that member alone: not for the cluster's servers with the token that lies beside
+//! Anyone who has one member's token speaks for that member alone: not for the cluster's servers with the token that lies beside
 //! each application, nor for another server with that of one.
 
 use evenkeel_testkit::{Client, evenkeel, http, poll_until};
@@ -38,7 +38,7 @@ fn a_members_token_speaks_for_that_member_alone() {
     };
     let server_one = server("s1", &first);
     let following = ["--coordinator", &url, "--coordinator-token-file", &proxies];
-    let proxy = evenkeel::proxy(&[&following[..], &evenkeel::PATIENT].concat());
+    let proxy = evenkeel::proxy(&[&following[..], &evenkeel::LONG_TIMEOUTS].concat());
     poll_until(PATIENCE, "a map", || {
         matches!(http::get(address, "/readyz"), Ok((200, _))).then_some(())
     });

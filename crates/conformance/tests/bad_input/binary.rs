@@ -36,7 +36,7 @@ enum BodyLen {
     True,
     /// One less than extras and key need.
     TooShort,
-    /// So many bytes.
+    /// This many bytes.
     Told(u32),
 }
 
@@ -92,7 +92,7 @@ fn excuse(request: &[u8], theirs: &[u16], ours: &[u16]) -> Option<&'static str> 
         && body_len > extras_len + key_len
     {
         return Some(
-            "memcached takes a value behind touch and gat for the next request, which lets whoever \
+            "memcached takes a value behind touch and gat for the next request, which lets anyone who \
              chooses the value write requests",
         );
     }

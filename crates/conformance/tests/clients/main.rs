@@ -192,7 +192,7 @@ fn through_a_proxy_in_front_of_memcached(programs: &[Program]) {
         let addresses: Vec<_> = servers.iter().map(|s| s.address().to_string()).collect();
         let addresses = addresses.join(",");
         let flags = ["-s", &addresses, "--allow-flush"];
-        let proxy = evenkeel::proxy(&[&flags, &evenkeel::PATIENT[..]].concat());
+        let proxy = evenkeel::proxy(&[&flags, &evenkeel::LONG_TIMEOUTS[..]].concat());
         check_all(programs, &[Way::Text, Way::Binary], proxy.address());
     }
 }
@@ -240,7 +240,7 @@ fn a_proxy_places_keys_as_libmemcached_does() {
     let check = |flags: &[&str], behaviors: &str| {
         println!("{flags:?} {behaviors}");
         let listed = servers.join(",");
-        let proxy = evenkeel::proxy(&[&["-s", &listed], flags, &evenkeel::PATIENT].concat());
+        let proxy = evenkeel::proxy(&[&["-s", &listed], flags, &evenkeel::LONG_TIMEOUTS].concat());
         let mut arguments = vec![proxy.address().to_string(), behaviors.to_owned()];
         arguments.extend(servers.iter().cloned());
         check_python("check_placement.py", &arguments);

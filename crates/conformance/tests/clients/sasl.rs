@@ -32,7 +32,7 @@ pub fn sasl_proxy() -> Authenticating<(Process, Memcached)> {
     let behind = memcached.address().to_string();
     let users = write_users(&dir);
     let flags = ["-s", &behind, "--allow-flush", "-S", "--sasl-pwdb", &users];
-    let proxy = evenkeel::proxy(&[&flags, &evenkeel::PATIENT[..]].concat());
+    let proxy = evenkeel::proxy(&[&flags, &evenkeel::LONG_TIMEOUTS[..]].concat());
     Authenticating {
         address: proxy.address(),
         _server: (proxy, memcached),

@@ -47,7 +47,7 @@ pub fn tls_proxy() -> Encrypting {
     let behind = memcached.address().to_string();
     let flags = ["-s", &behind, "--allow-flush", "-Z", "-o", &options];
     Encrypting {
-        process: evenkeel::proxy(&[&flags, &evenkeel::PATIENT[..]].concat()),
+        process: evenkeel::proxy(&[&flags, &evenkeel::LONG_TIMEOUTS[..]].concat()),
         dir,
         _behind: Some(memcached),
     }

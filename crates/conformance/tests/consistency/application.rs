@@ -20,10 +20,10 @@ pub const KEYS: [&str; 8] = [
 /// Most commands sent before their answers are read.
 const PIPELINE_MAX: u64 = 8;
 
-/// Of a thousand commands, so many write unless something else is said.
+/// Of a thousand commands, this many write unless something else is said.
 const WRITES_PER_MILLE: u64 = 20;
 
-/// Whoever waits longer for an answer takes the proxy to hang: several times its request timeout, or twice the longest.
+/// Anyone who waits longer for an answer takes the proxy to hang: several times its request timeout, or twice the longest.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
 
 /// A value that names no write.
@@ -74,7 +74,7 @@ impl Shared {
         }
     }
 
-    /// Of a thousand commands, so many write.
+    /// Of a thousand commands, this many write.
     pub fn writing(self, writes_per_mille: u64) -> Self {
         Shared {
             writes_per_mille,
@@ -90,15 +90,15 @@ impl Shared {
         }
     }
 
-    /// With so much time between the answers to one burst of commands and the next.
+    /// With this much time between the answers to one burst of commands and the next.
     pub fn thinking(self, thinking: Duration) -> Self {
         self.think(thinking);
         self
     }
 
-    /// From now on there is so much time between them.
+    /// From now on there is this much time between them.
     pub fn think(&self, thinking: Duration) {
-        let thinking = u64::try_from(thinking.as_micros()).expect("nobody thinks for so long");
+        let thinking = u64::try_from(thinking.as_micros()).expect("nobody thinks for this long");
         self.thinking_us.store(thinking, Ordering::Relaxed);
     }
 
@@ -459,7 +459,7 @@ pub fn line(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
     }
 }
 
-/// A value of so many bytes, and the end of its line.
+/// A value of this many bytes, and the end of its line.
 pub fn data(stream: &mut BufReader<TcpStream>, len: usize) -> io::Result<Vec<u8>> {
     let mut data = vec![0; len + 2];
     stream.read_exact(&mut data)?;

@@ -1,11 +1,12 @@
 //! Atomic writes: all copies of a key look like one.
 
 use super::application::Shared;
-use super::blows::{Blow, strike};
+use super::faults::{Fault, inject};
 use super::lease::{AFTERMATH, STOPPED};
 use super::turns::Turns;
 use super::{
-    Consistency, Deed, HOT_DEADLINE, IMPATIENT, PATIENT, VALUES_MIN, cluster, record, sum,
+    Consistency, Disturbance, HOT_DEADLINE, LONG_TIMEOUTS, SHORT_TIMEOUT, VALUES_MIN, cluster,
+    record, sum,
 };
 use evenkeel_conformance::exchange::seed;
 use evenkeel_sim::history::{History, Linear, check_linearizable};
@@ -30,11 +31,11 @@ pub fn judge(history: &History) -> Linear {
     }
 }
 
-fn judged(request_timeout: &str, deed: Deed<'_>) {
+fn judged(request_timeout: &str, disturbance: Disturbance<'_>) {
     let shared = Shared::new(seed());
     let mut cluster = cluster(Consistency::Atomic, request_timeout);
     let history = record(&mut cluster, &shared, AFTERMATH, &mut |cluster, shared| {
-        let more = deed(cluster, shared);
+        let more = disturbance(cluster, shared);
         poll_until(HOT_DEADLINE, "an answer that waits for shadows", || {
             (sum(cluster, "answers_held") > 0).then_some(())
         });
@@ -45,17 +46,17 @@ fn judged(request_timeout: &str, deed: Deed<'_>) {
 
 #[test]
 fn atomic_writes_in_peace() {
-    judged(PATIENT, &mut |_, _| Vec::new());
+    judged(LONG_TIMEOUTS, &mut |_, _| Vec::new());
 }
 
 #[test]
 fn atomic_writes_while_the_home_is_killed_and_comes_back() {
-    judged(IMPATIENT, &mut |cluster, shared| {
-        strike(
+    judged(SHORT_TIMEOUT, &mut |cluster, shared| {
+        inject(
             cluster,
             shared,
             Consistency::Atomic,
-            Blow::HomeKilled,
+            Fault::HomeKilled,
             STOPPED,
             &mut Turns::default(),
         )
@@ -64,12 +65,12 @@ fn atomic_writes_while_the_home_is_killed_and_comes_back() {
 
 #[test]
 fn atomic_writes_while_a_shadow_server_stops_and_goes_on() {
-    judged(IMPATIENT, &mut |cluster, shared| {
-        strike(
+    judged(SHORT_TIMEOUT, &mut |cluster, shared| {
+        inject(
             cluster,
             shared,
             Consistency::Atomic,
-            Blow::ShadowStopped,
+            Fault::ShadowStopped,
             STOPPED,
             &mut Turns::default(),
         )

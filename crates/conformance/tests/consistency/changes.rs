@@ -6,7 +6,7 @@ use super::warm::{
     DEADLINE, SERVERS, STOPPED_MS_MAX, TESTS, addresses, counts, evict, go_on, judge, list,
     memcacheds, pause_of, restart, rounds, work,
 };
-use super::{IMPATIENT, PROXIES};
+use super::{PROXIES, SHORT_TIMEOUT};
 use evenkeel_conformance::etcd::{Etcd, own_host};
 use evenkeel_testkit::{Memcached, Process, Signal, evenkeel, http, poll_until};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -63,7 +63,7 @@ impl Leader {
 }
 
 impl Fleet {
-    /// So many proxies, by the file that is said of a coordinator's address.
+    /// This many proxies, by the file that is said of a coordinator's address.
     pub fn start(folder: &Path, proxies: usize, file: impl FnOnce(&str) -> String) -> Self {
         Fleet::with((1, state_in(folder), None), proxies, folder, file)
     }
@@ -195,8 +195,9 @@ fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
     let (mut former, mut own) = (memcacheds(SERVERS), memcacheds(SERVERS));
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut fleet = Fleet::start(folder.path(), PROXIES, |coordinator| {
-        let patience =
-            format!("request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\n");
+        let patience = format!(
+            "request_timeout = \"{SHORT_TIMEOUT}\"\nconnect_timeout = \"{SHORT_TIMEOUT}\"\n"
+        );
         format!(
             "[pools.old]\n{}{patience}[pools.new]\n{}{patience}warm_from = \"old\"\n\
              pool_coordinator = {coordinator}\n[[routes]]\npool = \"new\"\n",
@@ -211,7 +212,7 @@ fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
     let told = work(shared, &places, || {
         let go_on = |what: &str| go_on(shared, 100, what);
         go_on("the former pool to be used");
-        // Stores are given up at a server that has them still to carry out.
+        // Stores are given up at a server that has them still to execute.
         former[server].process().signal(Signal::Stop);
         wait(GIVEN_UP);
         fleet.begin("warming");

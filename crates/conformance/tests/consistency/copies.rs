@@ -4,7 +4,7 @@
 mod application;
 mod promise;
 
-use crate::IMPATIENT;
+use crate::SHORT_TIMEOUT;
 use crate::changes::{Fleet, Leader};
 use crate::warm::{DEADLINE, addresses, beside, counts, list, pause_of, rounds, shuffled};
 use application::{Application, Shared, add_lost_counts};
@@ -41,7 +41,7 @@ const TOLD: usize = 5;
 
 /// What happens in a round: each once, in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Blow {
+enum Fault {
     /// Copies are switched off, and on again.
     Switched,
     ServerStopped,
@@ -51,13 +51,13 @@ enum Blow {
     ProxyKilled,
 }
 
-const BLOWS: [Blow; 6] = [
-    Blow::Switched,
-    Blow::ServerStopped,
-    Blow::ServerRestarted,
-    Blow::CoordinatorKilled,
-    Blow::ProxyStopped,
-    Blow::ProxyKilled,
+const FAULTS: [Fault; 6] = [
+    Fault::Switched,
+    Fault::ServerStopped,
+    Fault::ServerRestarted,
+    Fault::CoordinatorKilled,
+    Fault::ProxyStopped,
+    Fault::ProxyKilled,
 ];
 
 /// The pool and all that it needs.
@@ -81,7 +81,7 @@ impl Copies {
     /// What a file says of a pool of these servers, whose copies they are. A rack has two servers, of which one is tight.
     fn file(self, servers: &[Memcached]) -> String {
         let others = format!(
-            "request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\ncopies_ttl = {TTL}\n"
+            "request_timeout = \"{SHORT_TIMEOUT}\"\nconnect_timeout = \"{SHORT_TIMEOUT}\"\ncopies_ttl = {TTL}\n"
         );
         match self {
             Copies::Anywhere => format!(
@@ -136,24 +136,24 @@ impl Pool {
         sum(&self.fleet.proxies, of)
     }
 
-    fn strike(&mut self, blow: Blow, random: &mut Xoshiro256PlusPlus) {
+    fn inject(&mut self, fault: Fault, random: &mut Xoshiro256PlusPlus) {
         let mut number = |below: usize| random.next_u64() as usize % below;
         let (server, proxy) = (number(SERVERS), number(PROXIES));
-        match blow {
-            Blow::Switched => {
+        match fault {
+            Fault::Switched => {
                 switch(&self.fleet.leader(), "off");
                 switch(&self.fleet.leader(), "on");
             }
-            Blow::ServerStopped => self.stop_server(server),
-            Blow::ServerRestarted => {
+            Fault::ServerStopped => self.stop_server(server),
+            Fault::ServerRestarted => {
                 let port = self.servers[server].address().port().to_string();
                 self.servers[server].process().kill();
                 let arguments = [arguments(server), &["-p", &port]].concat();
                 self.servers[server] = Memcached::spawn(&arguments);
             }
-            Blow::CoordinatorKilled => self.fleet.kill_coordinator(),
-            Blow::ProxyStopped => pause_of(&mut self.fleet.proxies[proxy], self.pause),
-            Blow::ProxyKilled => self.fleet.kill_proxy(proxy),
+            Fault::CoordinatorKilled => self.fleet.kill_coordinator(),
+            Fault::ProxyStopped => pause_of(&mut self.fleet.proxies[proxy], self.pause),
+            Fault::ProxyKilled => self.fleet.kill_proxy(proxy),
         }
     }
 
@@ -218,7 +218,7 @@ fn switch(leader: &Leader, to: &str) {
     });
 }
 
-fn one_round(copies: Copies, random: &mut Xoshiro256PlusPlus, struck: &mut BTreeMap<Blow, u64>) {
+fn one_round(copies: Copies, random: &mut Xoshiro256PlusPlus, injected: &mut BTreeMap<Fault, u64>) {
     let is_long = std::env::var_os("CHAOS_SECONDS").is_some();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut pool = Pool::start(folder.path(), copies, is_long);
@@ -238,9 +238,9 @@ fn one_round(copies: Copies, random: &mut Xoshiro256PlusPlus, struck: &mut BTree
     let told = beside(&shared.stop, applications, || {
         switch(&pool.fleet.leader(), "on");
         pool.await_use();
-        for blow in shuffled(BLOWS, random) {
-            pool.strike(blow, random);
-            *struck.entry(blow).or_default() += 1;
+        for fault in shuffled(FAULTS, random) {
+            pool.inject(fault, random);
+            *injected.entry(fault).or_default() += 1;
             go_on();
             pool.await_use();
         }
@@ -276,10 +276,10 @@ fn judge(told: Vec<History>) {
 }
 
 fn chaos(copies: Copies) {
-    let mut struck = BTreeMap::new();
-    rounds(1, |random, _| one_round(copies, random, &mut struck));
-    println!("{struck:?}");
-    assert_eq!(struck.len(), BLOWS.len(), "each has happened");
+    let mut injected = BTreeMap::new();
+    rounds(1, |random, _| one_round(copies, random, &mut injected));
+    println!("{injected:?}");
+    assert_eq!(injected.len(), FAULTS.len(), "each has happened");
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use super::application::Shared;
 use super::atomic;
-use super::blows::{shadow_of_hottest, start_again};
+use super::faults::{shadow_of_hottest, start_again};
 use super::lease::AFTERMATH;
 use super::{
-    Cluster, Consistency, HOT_DEADLINE, LEASE, PATIENT, cluster, home_of_hottest, record, sum,
+    Cluster, Consistency, HOT_DEADLINE, LEASE, LONG_TIMEOUTS, cluster, home_of_hottest, record, sum,
 };
 use evenkeel_conformance::exchange::seed;
 use evenkeel_sim::history::{Promises, check};
@@ -52,7 +52,7 @@ fn has_share(cluster: &Cluster, name: &str) -> Option<()> {
 #[ignore = "nightly: drains two servers and fills them again, a minute"]
 fn home_and_shadow_of_the_hottest_key_are_drained_and_restarted_and_nobody_notices() {
     let shared = Shared::new(seed());
-    let mut cluster = cluster(Consistency::Atomic, PATIENT);
+    let mut cluster = cluster(Consistency::Atomic, LONG_TIMEOUTS);
     let history = record(&mut cluster, &shared, AFTERMATH, &mut |cluster, shared| {
         let home = home_of_hottest(cluster, shared);
         restart_drained(cluster, home);

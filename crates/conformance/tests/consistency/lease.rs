@@ -1,9 +1,11 @@
 //! The default: a value may be read for one lease after it was replaced, by others than its writer.
 
 use super::application::Shared;
-use super::blows::{Blow, strike};
+use super::faults::{Fault, inject};
 use super::turns::Turns;
-use super::{Consistency, Deed, IMPATIENT, LEASE, PATIENT, VALUES_MIN, cluster, record, sum};
+use super::{
+    Consistency, Disturbance, LEASE, LONG_TIMEOUTS, SHORT_TIMEOUT, VALUES_MIN, cluster, record, sum,
+};
 use evenkeel_conformance::exchange::seed;
 use evenkeel_sim::history::{Checked, History, Promises, check};
 use std::time::Duration;
@@ -41,17 +43,17 @@ pub fn judge(history: &History) -> Checked {
 
 /// What it comes to, and how many serving leases were lost: where a machine keeps servers from hearing of each other, they serve
 /// nothing for a moment.
-fn judged(request_timeout: &str, deed: Deed<'_>) -> (Checked, u64) {
+fn judged(request_timeout: &str, disturbance: Disturbance<'_>) -> (Checked, u64) {
     let shared = Shared::new(seed());
     let mut cluster = cluster(Consistency::Lease, request_timeout);
-    let history = record(&mut cluster, &shared, AFTERMATH, deed);
+    let history = record(&mut cluster, &shared, AFTERMATH, disturbance);
     let checked = judge(&shared.comparable(history));
     (checked, sum(&cluster, "leases_lost"))
 }
 
 #[test]
 fn readers_and_writers_of_hot_keys_in_peace() {
-    let (checked, lost) = judged(PATIENT, &mut |_, _| Vec::new());
+    let (checked, lost) = judged(LONG_TIMEOUTS, &mut |_, _| Vec::new());
     assert!(
         checked.unknown == 0 || lost > 0,
         "nothing was in the way: {checked:?}"
@@ -60,12 +62,12 @@ fn readers_and_writers_of_hot_keys_in_peace() {
 
 #[test]
 fn the_home_of_the_hottest_key_is_killed_and_comes_back() {
-    judged(IMPATIENT, &mut |cluster, shared| {
-        strike(
+    judged(SHORT_TIMEOUT, &mut |cluster, shared| {
+        inject(
             cluster,
             shared,
             Consistency::Lease,
-            Blow::HomeKilled,
+            Fault::HomeKilled,
             STOPPED,
             &mut Turns::default(),
         )
@@ -74,12 +76,12 @@ fn the_home_of_the_hottest_key_is_killed_and_comes_back() {
 
 #[test]
 fn a_shadow_server_of_the_hottest_key_stops_and_goes_on() {
-    let (checked, _) = judged(IMPATIENT, &mut |cluster, shared| {
-        strike(
+    let (checked, _) = judged(SHORT_TIMEOUT, &mut |cluster, shared| {
+        inject(
             cluster,
             shared,
             Consistency::Lease,
-            Blow::ShadowStopped,
+            Fault::ShadowStopped,
             STOPPED,
             &mut Turns::default(),
         )
@@ -90,7 +92,7 @@ fn a_shadow_server_of_the_hottest_key_stops_and_goes_on() {
 
 #[test]
 fn without_a_coordinator_serving_goes_on() {
-    let (checked, lost) = judged(PATIENT, &mut |cluster, _| {
+    let (checked, lost) = judged(LONG_TIMEOUTS, &mut |cluster, _| {
         cluster.coordinator.kill();
         Vec::new()
     });

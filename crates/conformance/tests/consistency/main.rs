@@ -3,7 +3,7 @@
 //!
 //! A coordinator, four servers, two proxies and a dozen application connections that pipeline reads,
 //! writes, swaps and deletes of a few keys as fast as they are answered. Meanwhile processes are killed
-//! and started again, or stopped and go on (`blows.rs`): one thing in the tests of `lease.rs` and
+//! and started again, or stopped and go on (`faults.rs`): one thing in the tests of `lease.rs` and
 //! `atomic.rs`, one after the other for as long as one wants in `chaos.rs`.
 //!
 //! Every test prints its seed; `EVENKEEL_SEED=n` repeats the choices of the applications and of what
@@ -11,11 +11,11 @@
 
 mod application;
 mod atomic;
-mod blows;
 mod changes;
 mod chaos;
 mod copies;
 mod drains;
+mod faults;
 mod lease;
 mod porcupine;
 mod racks;
@@ -48,10 +48,10 @@ const LEASE: Duration = Duration::from_millis(400);
 const HOT_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Time-out of requests where servers fail: shorter than a server is stopped.
-const IMPATIENT: &str = "700ms";
+const SHORT_TIMEOUT: &str = "700ms";
 
 /// Time-out of requests where nothing may fail: longer than any pause of a busy machine.
-const PATIENT: &str = "30s";
+const LONG_TIMEOUTS: &str = "30s";
 
 /// The least number of answers that makes a test worth something.
 const VALUES_MIN: u64 = 1000;
@@ -106,11 +106,16 @@ fn options(consistency: Consistency, timeout: &str) -> ClusterOptions {
 
 /// What a test does to the cluster while applications are at work. It gives what must be added to
 /// what they recorded.
-type Deed<'a> = &'a mut dyn FnMut(&mut Cluster, &Shared) -> Vec<Operation>;
+type Disturbance<'a> = &'a mut dyn FnMut(&mut Cluster, &Shared) -> Vec<Operation>;
 
 /// Runs applications before, while and for some time after something is done to the cluster, until they have read enough,
-/// of replicas too. Gives all that was recorded, with what the deed adds to it.
-fn record(cluster: &mut Cluster, shared: &Shared, aftermath: Duration, deed: Deed<'_>) -> History {
+/// of replicas too. Gives all that was recorded, with what the disturbance adds to it.
+fn record(
+    cluster: &mut Cluster,
+    shared: &Shared,
+    aftermath: Duration,
+    disturbance: Disturbance<'_>,
+) -> History {
     let proxies: Vec<_> = cluster.proxies.iter().map(Process::address).collect();
     let operations = std::thread::scope(|scope| {
         let applications: Vec<_> = (0..PROXIES * APPLICATIONS_PER_PROXY)
@@ -119,10 +124,10 @@ fn record(cluster: &mut Cluster, shared: &Shared, aftermath: Duration, deed: Dee
                 scope.spawn(|| application.run())
             })
             .collect();
-        // Also when the deed fails: the applications must end for the failure to be told.
-        let deed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        // Also when the disturbance fails: the applications must end for the failure to be told.
+        let disturbance = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             home_of_hottest(cluster, shared);
-            let more = deed(cluster, shared);
+            let more = disturbance(cluster, shared);
             let_pass(aftermath);
             poll_until(HOT_DEADLINE, "enough that can be judged", || {
                 (shared.values() > VALUES_ASKED && replicas_were_read(cluster)).then_some(())
@@ -138,7 +143,7 @@ fn record(cluster: &mut Cluster, shared: &Shared, aftermath: Duration, deed: Dee
                     .expect("an application only asks and notes"),
             );
         }
-        match deed {
+        match disturbance {
             Ok(more) => operations.extend(more),
             Err(panic) => std::panic::resume_unwind(panic),
         }
@@ -151,7 +156,7 @@ fn record(cluster: &mut Cluster, shared: &Shared, aftermath: Duration, deed: Dee
     }
 }
 
-/// Lets the applications work for so long.
+/// Lets the applications work for this long.
 fn let_pass(time: Duration) {
     let end = Instant::now() + time;
     poll_until(2 * time + HOT_DEADLINE, "time to pass", || {

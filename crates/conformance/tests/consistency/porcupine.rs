@@ -5,7 +5,7 @@
 
 use super::application::{KEYS, Shared};
 use super::lease::AFTERMATH;
-use super::{Consistency, PATIENT, cluster, record};
+use super::{Consistency, LONG_TIMEOUTS, cluster, record};
 use evenkeel_conformance::exchange::seed;
 use evenkeel_conformance::go;
 use evenkeel_sim::history::{Action, Effect, Found, NEVER, Operation, WriteId, check_linearizable};
@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 /// Operations at the beginning of the history that are looked at.
 const OPERATIONS: usize = 20_000;
 
-/// One read in so many is judged: Porcupine's search grows much faster than what goes on at a time, and a history
+/// One read in this many is judged: Porcupine's search grows much faster than what goes on at a time, and a history
 /// without some of its reads is as linearizable.
 const READS_THINNED: u64 = 16;
 
@@ -134,7 +134,7 @@ fn porcupine_agrees_about_real_histories_and_forged_ones() {
     let program = go::build("./porcupine", folder.join("porcupine-check"));
     let seed = seed();
     let shared = Shared::new(seed);
-    let mut cluster = cluster(Consistency::Atomic, PATIENT);
+    let mut cluster = cluster(Consistency::Atomic, LONG_TIMEOUTS);
     let history = record(&mut cluster, &shared, AFTERMATH, &mut |_, _| Vec::new());
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let operations = beginning(history.operations, &mut random);

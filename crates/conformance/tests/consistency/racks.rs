@@ -2,7 +2,7 @@
 //! notes and locks are evicted, and servers, directories and proxies are killed and stopped; and while the pool goes from one architecture to
 //! another at the same servers.
 
-use super::IMPATIENT;
+use super::SHORT_TIMEOUT;
 use super::application::{KEYS, Shared};
 use super::changes::{Fleet, GIVEN_UP, THINKING, wait};
 use super::warm::{
@@ -25,7 +25,7 @@ const RACKS: usize = 4;
 
 const SERVERS_PER_RACK: usize = 2;
 
-/// Of a thousand commands, so many write: keys move between racks all the time.
+/// Of a thousand commands, this many write: keys move between racks all the time.
 const WRITES_PER_MILLE: u64 = 150;
 
 /// The same where copies are kept, which may be so old.
@@ -40,7 +40,7 @@ const EVICTED: usize = 12;
 
 /// What happens in a round: each once, in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Blow {
+enum Fault {
     Evicted,
     ServerRestarted,
     ServerStopped,
@@ -60,13 +60,13 @@ const SWITCHES: [(Architecture, Architecture); 6] = [
     (Architecture::Snoop, Architecture::Sds),
 ];
 
-const BLOWS: [Blow; 6] = [
-    Blow::Evicted,
-    Blow::ServerRestarted,
-    Blow::ServerStopped,
-    Blow::DirectoryRestarted,
-    Blow::DirectoryStopped,
-    Blow::ProxyStopped,
+const FAULTS: [Fault; 6] = [
+    Fault::Evicted,
+    Fault::ServerRestarted,
+    Fault::ServerStopped,
+    Fault::DirectoryRestarted,
+    Fault::DirectoryStopped,
+    Fault::ProxyStopped,
 ];
 
 struct Pool(Racks);
@@ -80,14 +80,14 @@ impl Pool {
             directories: 2,
             architecture,
             lines: format!(
-                "request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\n"
+                "request_timeout = \"{SHORT_TIMEOUT}\"\nconnect_timeout = \"{SHORT_TIMEOUT}\"\n"
             ),
             threads: 2,
             ..RacksOptions::default()
         }))
     }
 
-    fn strike(&mut self, blow: Blow, random: &mut Xoshiro256PlusPlus, shared: &Shared) {
+    fn inject(&mut self, fault: Fault, random: &mut Xoshiro256PlusPlus, shared: &Shared) {
         let mut number = |below: usize| random.next_u64() as usize % below;
         let (server, of_directory, proxy) = (
             number(self.0.servers.len()),
@@ -95,13 +95,13 @@ impl Pool {
             number(RACKS),
         );
         let pause = Duration::from_millis(number(STOPPED_MS_MAX as usize) as u64);
-        match blow {
-            Blow::Evicted => self.evict(random, shared),
-            Blow::ServerRestarted => restart(&mut self.0.servers[server]),
-            Blow::ServerStopped => pause_of(self.0.servers[server].process(), pause),
-            Blow::DirectoryRestarted => restart(&mut self.0.directory[of_directory]),
-            Blow::DirectoryStopped => pause_of(self.0.directory[of_directory].process(), pause),
-            Blow::ProxyStopped => pause_of(&mut self.0.proxies[proxy], pause),
+        match fault {
+            Fault::Evicted => self.evict(random, shared),
+            Fault::ServerRestarted => restart(&mut self.0.servers[server]),
+            Fault::ServerStopped => pause_of(self.0.servers[server].process(), pause),
+            Fault::DirectoryRestarted => restart(&mut self.0.directory[of_directory]),
+            Fault::DirectoryStopped => pause_of(self.0.directory[of_directory].process(), pause),
+            Fault::ProxyStopped => pause_of(&mut self.0.proxies[proxy], pause),
         }
     }
 
@@ -121,15 +121,15 @@ impl Pool {
 
 fn one_round(pool: &mut Pool, random: &mut Xoshiro256PlusPlus, shared: &Shared) -> Vec<Operation> {
     let places = addresses(&pool.0.proxies);
-    let mut struck = BTreeSet::new();
+    let mut injected = BTreeSet::new();
     let told = work(shared, &places, || {
-        for blow in shuffled(BLOWS, random) {
-            pool.strike(blow, random, shared);
-            struck.insert(blow);
+        for fault in shuffled(FAULTS, random) {
+            pool.inject(fault, random, shared);
+            injected.insert(fault);
             go_on(shared, VALUES, "applications to go on");
         }
     });
-    assert_eq!(struck.len(), BLOWS.len(), "each has happened");
+    assert_eq!(injected.len(), FAULTS.len(), "each has happened");
     told
 }
 
@@ -229,7 +229,7 @@ fn switching(
     coordinator: &str,
 ) -> String {
     let patience =
-        format!("request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\n");
+        format!("request_timeout = \"{SHORT_TIMEOUT}\"\nconnect_timeout = \"{SHORT_TIMEOUT}\"\n");
     let racks = (0..RACKS).map(|rack| format!("[topology.racks.{rack}]\n"));
     let places = listed(servers, |at| (at / SERVERS_PER_RACK).to_string());
     format!(
@@ -267,7 +267,7 @@ fn one_switch(
     let told = work(shared, &places, || {
         let go_on = |what: &str| go_on(shared, 100, what);
         go_on("the former architecture to be used");
-        // Stores are given up at a server that has them still to carry out.
+        // Stores are given up at a server that has them still to execute.
         servers[stopped].process().signal(Signal::Stop);
         wait(GIVEN_UP);
         fleet.begin("warming");

@@ -7,7 +7,7 @@ use super::warm::{
     DEADLINE, STOPPED_MS_MAX, addresses, counts, go_on, judge, list, memcacheds, pause_of, restart,
     rounds, work,
 };
-use super::{IMPATIENT, PROXIES};
+use super::{PROXIES, SHORT_TIMEOUT};
 use evenkeel_placement::config::{PlacementConfig, Server};
 use evenkeel_placement::pool::Placement;
 use evenkeel_testkit::{Client, Memcached, poll_until};
@@ -36,7 +36,7 @@ const EVICTED: usize = 20;
 
 fn lines(servers: &[Memcached], coordinators: &str) -> String {
     format!(
-        "[pools.main]\n{}request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\n\
+        "[pools.main]\n{}request_timeout = \"{SHORT_TIMEOUT}\"\nconnect_timeout = \"{SHORT_TIMEOUT}\"\n\
          distribution = \"adaptive\"\npool_coordinator = {coordinators}\n",
         list(servers)
     )
@@ -162,7 +162,7 @@ fn come_and_go(leader: &Leader, servers: &mut Vec<Memcached>, dies: usize) {
 
 /// What goes wrong in a round, one after the other, while keys move.
 #[derive(Clone, Copy, Debug)]
-enum Blow {
+enum Fault {
     ServerStopped,
     ServerRestarted,
     CoordinatorKilled,
@@ -171,17 +171,17 @@ enum Blow {
     ProxyKilled,
 }
 
-const BLOWS: [Blow; 6] = [
-    Blow::ServerStopped,
-    Blow::CoordinatorKilled,
-    Blow::ProxyStopped,
-    Blow::ServerRestarted,
-    Blow::CoordinatorStopped,
-    Blow::ProxyKilled,
+const FAULTS: [Fault; 6] = [
+    Fault::ServerStopped,
+    Fault::CoordinatorKilled,
+    Fault::ProxyStopped,
+    Fault::ServerRestarted,
+    Fault::CoordinatorStopped,
+    Fault::ProxyKilled,
 ];
 
-fn strike(
-    blow: Blow,
+fn inject(
+    fault: Fault,
     fleet: &mut Fleet,
     servers: &mut [Memcached],
     random: &mut Xoshiro256PlusPlus,
@@ -189,13 +189,13 @@ fn strike(
     let mut number = |below: usize| random.next_u64() as usize % below;
     let (server, proxy) = (number(SERVERS), number(RING_PROXIES));
     let pause = Duration::from_millis(number(STOPPED_MS_MAX as usize) as u64);
-    match blow {
-        Blow::ServerStopped => pause_of(servers[server].process(), pause),
-        Blow::ServerRestarted => restart(&mut servers[server]),
-        Blow::CoordinatorKilled => fleet.kill_coordinator(),
-        Blow::CoordinatorStopped => pause_of(fleet.leading(), pause),
-        Blow::ProxyStopped => pause_of(&mut fleet.proxies[proxy], pause),
-        Blow::ProxyKilled => fleet.kill_proxy(proxy),
+    match fault {
+        Fault::ServerStopped => pause_of(servers[server].process(), pause),
+        Fault::ServerRestarted => restart(&mut servers[server]),
+        Fault::CoordinatorKilled => fleet.kill_coordinator(),
+        Fault::CoordinatorStopped => pause_of(fleet.leading(), pause),
+        Fault::ProxyStopped => pause_of(&mut fleet.proxies[proxy], pause),
+        Fault::ProxyKilled => fleet.kill_proxy(proxy),
     }
 }
 
@@ -217,9 +217,9 @@ fn one_round(random: &mut Xoshiro256PlusPlus, shared: &Shared) {
             scope.spawn(|| move_keys(&leader, shared, of_mover, (&plans, &stop)));
             // Also when something fails: the test must end for that to be told.
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                for blows in BLOWS.chunks(2) {
-                    for blow in blows {
-                        strike(*blow, &mut fleet, &mut servers, random);
+                for faults in FAULTS.chunks(2) {
+                    for fault in faults {
+                        inject(*fault, &mut fleet, &mut servers, random);
                         evict(&servers, random);
                     }
                     let before = plans.load(Ordering::Relaxed);

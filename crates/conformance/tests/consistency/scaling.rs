@@ -7,7 +7,7 @@
 mod actuated;
 mod watch;
 
-use super::PATIENT;
+use super::LONG_TIMEOUTS;
 use super::application::Shared;
 use super::changes::{Fleet, Leader};
 use super::rings::{ring, set};
@@ -50,7 +50,7 @@ const BUSIEST: Duration = Duration::from_millis(20);
 /// Rest after a server has come or gone.
 const COOLDOWN_MS: u64 = 500;
 
-/// A dead server is lost after so long: long enough that a coordinator which was killed can be asked before that who owns what.
+/// A dead server is lost after this long: long enough that a coordinator which was killed can be asked before that who owns what.
 const DEAD_AFTER_MS: u64 = 3000;
 
 /// A change that takes longer hangs. One that comes to nothing is tried again after minutes.
@@ -72,10 +72,10 @@ enum Fault {
 }
 
 /// A phase, and what goes wrong in it.
-type Blow = (&'static str, Fault);
+type PlannedFault = (&'static str, Fault);
 
-/// Blows while a server is added, each once before any comes again.
-const ADDING: [Blow; 8] = [
+/// Faults while a server is added, each once before any comes again.
+const ADDING: [PlannedFault; 8] = [
     ("starting", Fault::CoordinatorKilled),
     ("starting", Fault::CoordinatorStopped),
     ("starting", Fault::StartHung),
@@ -88,7 +88,7 @@ const ADDING: [Blow; 8] = [
 ];
 
 /// While one is removed.
-const REMOVING: [Blow; 7] = [
+const REMOVING: [PlannedFault; 7] = [
     ("draining", Fault::CoordinatorKilled),
     ("draining", Fault::CoordinatorStopped),
     ("draining", Fault::ByHandRestarted),
@@ -115,10 +115,10 @@ struct Scene<'a> {
     actuated: &'a Actuated,
     killed: &'a Mutex<Killed>,
     /// What is still to go wrong before anything does again.
-    adding: Vec<Blow>,
-    removing: Vec<Blow>,
+    adding: Vec<PlannedFault>,
+    removing: Vec<PlannedFault>,
     /// How often each has hit which phase.
-    struck: BTreeMap<(Fault, String), u64>,
+    injected: BTreeMap<(Fault, String), u64>,
 }
 
 /// How far autoscaling is.
@@ -147,17 +147,17 @@ fn owners(leader: &Leader) -> Option<BTreeSet<SocketAddr>> {
     Some(owners)
 }
 
-/// What applications do between two bursts so that so many servers are too few.
+/// What applications do between two bursts so that this many servers are too few.
 fn busy(servers: usize) -> Duration {
     BUSIEST * 3 / (servers.saturating_sub(2).clamp(1, 3) as u32)
 }
 
-/// The next blow of all in random order.
+/// The next fault of all in random order.
 fn next<const N: usize>(
-    all: [Blow; N],
-    to_come: &mut Vec<Blow>,
+    all: [PlannedFault; N],
+    to_come: &mut Vec<PlannedFault>,
     random: &mut Xoshiro256PlusPlus,
-) -> Blow {
+) -> PlannedFault {
     if to_come.is_empty() {
         to_come.extend(shuffled(all, random));
     }
@@ -170,7 +170,7 @@ impl<'a> Scene<'a> {
         let by_hand = memcacheds(MIN);
         let file = |coordinator: &str| {
             format!(
-                "[pools.main]\n{}request_timeout = \"{PATIENT}\"\nconnect_timeout = \"{PATIENT}\"\n\
+                "[pools.main]\n{}request_timeout = \"{LONG_TIMEOUTS}\"\nconnect_timeout = \"{LONG_TIMEOUTS}\"\n\
                  distribution = \"adaptive\"\npool_coordinator = {coordinator}\n",
                 list(&by_hand)
             )
@@ -200,7 +200,7 @@ impl<'a> Scene<'a> {
             killed,
             adding: Vec::new(),
             removing: Vec::new(),
-            struck: BTreeMap::new(),
+            injected: BTreeMap::new(),
         }
     }
 
@@ -221,7 +221,7 @@ impl<'a> Scene<'a> {
     /// Something goes wrong in a phase of a change that is to come, or later if the phase was too short to be seen.
     fn change(
         &mut self,
-        (phase, fault): Blow,
+        (phase, fault): PlannedFault,
         random: &mut Xoshiro256PlusPlus,
         is_over: impl Fn(&Seen) -> bool,
     ) {
@@ -232,7 +232,7 @@ impl<'a> Scene<'a> {
             (seen.phase["is"] == phase || is_over(&seen)).then_some(seen)
         });
         println!("{fault:?} while {} ({} servers)", seen.phase, seen.servers);
-        if self.strike(fault, &seen, random) {
+        if self.inject(fault, &seen, random) {
             self.count(fault, &seen);
         }
         drop(hold);
@@ -243,11 +243,11 @@ impl<'a> Scene<'a> {
 
     fn count(&mut self, fault: Fault, seen: &Seen) {
         let phase = seen.phase["is"].as_str().unwrap_or_default().to_owned();
-        *self.struck.entry((fault, phase)).or_default() += 1;
+        *self.injected.entry((fault, phase)).or_default() += 1;
     }
 
     /// False if there is nothing that could be killed.
-    fn strike(&mut self, fault: Fault, seen: &Seen, random: &mut Xoshiro256PlusPlus) -> bool {
+    fn inject(&mut self, fault: Fault, seen: &Seen, random: &mut Xoshiro256PlusPlus) -> bool {
         let mut number = |below: usize| random.next_u64() as usize % below;
         let pause = Duration::from_millis(number(STOPPED_MS_MAX as usize) as u64);
         let server = number(MIN);
@@ -334,8 +334,8 @@ impl<'a> Scene<'a> {
                 break;
             }
             shared.think(busy(servers));
-            let blow = next(ADDING, &mut self.adding, random);
-            self.change(blow, random, |seen| seen.servers > servers && seen.rests());
+            let fault = next(ADDING, &mut self.adding, random);
+            self.change(fault, random, |seen| seen.servers > servers && seen.rests());
         }
         go_on(shared, 100, "the pool to be used at the top");
         if top > MIN + 1 {
@@ -348,8 +348,8 @@ impl<'a> Scene<'a> {
             if servers <= MIN {
                 break;
             }
-            let blow = next(REMOVING, &mut self.removing, random);
-            self.change(blow, random, |seen| seen.servers < servers && seen.rests());
+            let fault = next(REMOVING, &mut self.removing, random);
+            self.change(fault, random, |seen| seen.servers < servers && seen.rests());
         }
         go_on(shared, 10, "the pool to be used after all that");
     }
@@ -360,8 +360,8 @@ impl<'a> Scene<'a> {
         let leader = self.leader.clone();
         let has_come = |_: &Seen| owners(&leader).is_some_and(|owners| owners.len() > MIN);
         // Those after which the next try does not wait for a minute.
-        let blow = ADDING[random.next_u64() as usize % 5];
-        self.change(blow, random, has_come);
+        let fault = ADDING[random.next_u64() as usize % 5];
+        self.change(fault, random, has_come);
         go_on(shared, 100, "the pool to be used by its new server");
     }
 
@@ -404,7 +404,7 @@ fn chaos(by: Actuator) {
             scene.one_round(random, &shared.thinking(QUIET), is_long);
         });
     });
-    println!("{:?}", scene.struck);
+    println!("{:?}", scene.injected);
     scene.end();
     for seen in watched {
         println!("{seen:?}");

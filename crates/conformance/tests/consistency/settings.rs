@@ -2,7 +2,7 @@
 
 use super::application::Shared;
 use super::lease::judge;
-use super::{ClusterOptions, Consistency, HOT_DEADLINE, LEASE, PATIENT};
+use super::{ClusterOptions, Consistency, HOT_DEADLINE, LEASE, LONG_TIMEOUTS};
 use super::{list, options, record, servers};
 use evenkeel_conformance::exchange::seed;
 use evenkeel_testkit::{Cluster, binary, poll_until};
@@ -52,7 +52,7 @@ fn settings_change_under_load_outlive_the_coordinator_and_are_checked() {
     let state = folder.path().join("state").display().to_string();
     let mut cluster = Cluster::start(ClusterOptions {
         coordinator_args: vec!["--state".into(), state],
-        ..options(Consistency::Lease, PATIENT)
+        ..options(Consistency::Lease, LONG_TIMEOUTS)
     });
     let shared = Shared::new(seed());
     let history = record(&mut cluster, &shared, 2 * LEASE, &mut |cluster, _| {

@@ -2,7 +2,7 @@
 //! are evicted from both, and servers are killed, started again empty, and stopped.
 
 use super::application::{Application, KEYS, Shared};
-use super::{APPLICATIONS_PER_PROXY, Consistency, IMPATIENT, PROXIES, settings};
+use super::{APPLICATIONS_PER_PROXY, Consistency, PROXIES, SHORT_TIMEOUT, settings};
 use evenkeel_conformance::exchange::seed;
 use evenkeel_sim::history::{Action, Found, Operation, check_linearizable};
 use evenkeel_testkit::{
@@ -27,7 +27,7 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 /// Longest time for which a server is stopped: longer than a request may take.
 pub const STOPPED_MS_MAX: u64 = 1000;
 
-/// Of a thousand commands, so many write: enough for items to be there although they are evicted all the time.
+/// Of a thousand commands, this many write: enough for items to be there although they are evicted all the time.
 pub const WRITES_PER_MILLE: u64 = 60;
 
 /// A key that no application asks for.
@@ -110,40 +110,40 @@ fn proxies(text: &str) -> (tempfile::TempDir, Vec<Process>) {
 }
 
 /// Lets applications work by these proxies while something is done. Gives what they were told.
-pub fn work(shared: &Shared, proxies: &[SocketAddr], deed: impl FnOnce()) -> Vec<Operation> {
+pub fn work(shared: &Shared, proxies: &[SocketAddr], disturbance: impl FnOnce()) -> Vec<Operation> {
     shared.stop.store(false, Ordering::Relaxed);
     let applications = (0..PROXIES * APPLICATIONS_PER_PROXY).map(|i| {
         let proxy = proxies[i % proxies.len()];
         let application = Application::new(shared, proxy, i as u64);
         || application.run()
     });
-    beside(&shared.stop, applications, deed).concat()
+    beside(&shared.stop, applications, disturbance).concat()
 }
 
 /// Does something while applications are at work, each in a thread of its own, and then stops these. Gives what each was told.
 pub fn beside<T: Send>(
     stop: &AtomicBool,
     applications: impl Iterator<Item = impl FnOnce() -> T + Send>,
-    deed: impl FnOnce(),
+    disturbance: impl FnOnce(),
 ) -> Vec<T> {
     std::thread::scope(|scope| {
         let applications: Vec<_> = applications.map(|run| scope.spawn(run)).collect();
-        // Also when the deed fails: the applications must end for the failure to be told.
-        let deed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(deed));
+        // Also when the disturbance fails: the applications must end for the failure to be told.
+        let disturbance = std::panic::catch_unwind(std::panic::AssertUnwindSafe(disturbance));
         stop.store(true, Ordering::Relaxed);
         let told = applications.into_iter().map(|application| {
             let told = application.join();
             told.expect("an application only asks and notes")
         });
         let told = told.collect();
-        if let Err(panic) = deed {
+        if let Err(panic) = disturbance {
             std::panic::resume_unwind(panic);
         }
         told
     })
 }
 
-/// Waits until applications have read so many values more.
+/// Waits until applications have read this many values more.
 pub fn go_on(shared: &Shared, values: u64, what: &str) {
     let before = shared.values();
     poll_until(DEADLINE, what, || {
@@ -180,7 +180,7 @@ pub fn shuffled<T, const N: usize>(mut all: [T; N], random: &mut Xoshiro256PlusP
     all
 }
 
-/// Rounds of chaos, each with keys of its own: one, or as many as there is time for where so many tests share it.
+/// Rounds of chaos, each with keys of its own: one, or as many as there is time for where this many tests share it.
 pub fn rounds(tests: u32, mut one_round: impl FnMut(&mut Xoshiro256PlusPlus, Shared)) {
     let seed = seed();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -201,7 +201,7 @@ pub fn rounds(tests: u32, mut one_round: impl FnMut(&mut Xoshiro256PlusPlus, Sha
 fn one_round(target: &mut Target, random: &mut Xoshiro256PlusPlus, shared: Shared) {
     let mut former = memcacheds(SERVERS);
     let patience =
-        format!("request_timeout = \"{IMPATIENT}\"\nconnect_timeout = \"{IMPATIENT}\"\n");
+        format!("request_timeout = \"{SHORT_TIMEOUT}\"\nconnect_timeout = \"{SHORT_TIMEOUT}\"\n");
     let old = format!("[pools.old]\n{}{patience}", list(&former));
     let (_folder, first) = proxies(&old);
     let mut told = work(&shared, &addresses(&first), || {
@@ -220,18 +220,18 @@ fn one_round(target: &mut Target, random: &mut Xoshiro256PlusPlus, shared: Share
     );
     let (_folder, second) = proxies(&text);
     told.extend(work(&shared, &addresses(&second), || {
-        for deed in 0..DEEDS {
+        for disturbance in 0..DEEDS {
             let before = shared.values();
             for _ in 0..10 {
                 evict(&target.addresses(), random, &shared);
                 let addresses: Vec<_> = former.iter().map(Memcached::address).collect();
-                if deed % 4 == 0 {
+                if disturbance % 4 == 0 {
                     evict(&addresses, random, &shared);
                 }
             }
             let server = random.next_u64() as usize % SERVERS;
             let pause = Duration::from_millis(random.next_u64() % STOPPED_MS_MAX);
-            match deed {
+            match disturbance {
                 1 => target.kill(server),
                 3 => pause_of(target.process(server), pause),
                 5 => pause_of(former[server].process(), pause),

@@ -14,7 +14,7 @@ use evenkeel_conformance::etcd::NODES;
 fn a_killed_leader_has_a_successor_and_nobody_notices() {
     let mut cluster = Cluster::start();
     unnoticed(&mut cluster, |cluster, _| {
-        let (mut leader, mut token) = cluster.wait_until_settled();
+        let (mut leader, mut token) = cluster.wait_until_stable();
         let before = cluster.map();
         for _ in 0..3 {
             let killed = Instant::now();
@@ -36,10 +36,10 @@ fn a_killed_leader_has_a_successor_and_nobody_notices() {
 fn a_leader_that_is_told_to_stop_has_given_its_leadership_back_when_it_ends() {
     let mut cluster = Cluster::start();
     unnoticed(&mut cluster, |cluster, _| {
-        cluster.wait_until_settled();
+        cluster.wait_until_stable();
         let before = cluster.map();
         let has_given_back = (0..3).any(|_| {
-            let (leader, token) = cluster.wait_until_settled();
+            let (leader, token) = cluster.wait_until_stable();
             cluster.signal(leader, Signal::Terminate);
             assert!(cluster.coordinators[leader].wait(DEADLINE).success());
             let has_given_back = !cluster.etcd.has_key_created_in(token);
@@ -58,7 +58,7 @@ fn a_leader_that_is_told_to_stop_has_given_its_leadership_back_when_it_ends() {
 fn a_stopped_leader_that_comes_back_tells_nothing() {
     let mut cluster = Cluster::start();
     unnoticed(&mut cluster, |cluster, _| {
-        let (former, token) = cluster.wait_until_settled();
+        let (former, token) = cluster.wait_until_stable();
         let before = cluster.map();
         cluster.signal(former, Signal::Stop);
         let address = cluster.coordinators[former].address();
@@ -99,7 +99,7 @@ fn a_stopped_leader_that_comes_back_tells_nothing() {
             .expect("it tells of the election");
         let given_up = view["given_up"]["lease_over"].as_u64();
         assert!(given_up >= Some(1), "{view}");
-        cluster.wait_until_settled();
+        cluster.wait_until_stable();
         assert_same_owners(&before, &cluster.map());
     });
 }
@@ -108,15 +108,15 @@ fn a_stopped_leader_that_comes_back_tells_nothing() {
 fn the_death_of_etcds_leader_is_survived() {
     let mut cluster = Cluster::start();
     unnoticed(&mut cluster, |cluster, _| {
-        cluster.wait_until_settled();
+        cluster.wait_until_stable();
         let before = cluster.map();
         let node = cluster.etcd.leader();
         cluster.etcd.kill_node(node);
-        // Whoever leads now has to be able to save.
+        // The leader now has to be able to save.
         switch_hot_keys_off(cluster);
         cluster.etcd.start_node(node);
         cluster.etcd.wait_until_healthy();
-        cluster.wait_until_settled();
+        cluster.wait_until_stable();
         assert_same_owners(&before, &cluster.map());
     });
 }
@@ -126,7 +126,7 @@ fn the_death_of_etcds_leader_is_survived() {
 fn without_etcds_majority_serving_goes_on() {
     let mut cluster = Cluster::start();
     unnoticed(&mut cluster, |cluster, users| {
-        let (_, token) = cluster.wait_until_settled();
+        let (_, token) = cluster.wait_until_stable();
         let before = cluster.map();
         let first = cluster.etcd.leader();
         let away = [first, (first + 1) % NODES];
@@ -172,7 +172,7 @@ fn a_successor_has_the_whole_state_after_a_compaction() {
     let before = cluster.map();
     switch_hot_keys_off(&cluster);
     cluster.etcd.compact();
-    let (leader, token) = cluster.wait_until_settled();
+    let (leader, token) = cluster.wait_until_stable();
     cluster.coordinators[leader].kill();
     cluster.wait_for_leader(token, Instant::now());
     let settings = poll_until(DEADLINE, "the settings", || {
@@ -188,7 +188,7 @@ fn a_successor_has_the_whole_state_after_a_compaction() {
 fn a_lost_state_is_told_and_nobody_begins_anew() {
     let mut cluster = Cluster::start();
     unnoticed(&mut cluster, |cluster, users| {
-        cluster.wait_until_settled();
+        cluster.wait_until_stable();
         cluster.etcd.wipe();
         poll_until(DEADLINE, "all coordinators to say what is wrong", || {
             let count = cluster.coordinators.len();
@@ -204,7 +204,7 @@ fn a_lost_state_is_told_and_nobody_begins_anew() {
     });
 }
 
-/// A change at whoever leads, once it is saved.
+/// A change at the leader, once it is saved.
 fn switch_hot_keys_off(cluster: &Cluster) {
     poll_until(DEADLINE, "a change that is saved", || {
         let (leader, _) = cluster.leader()?;

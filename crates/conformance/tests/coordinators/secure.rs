@@ -147,7 +147,7 @@ fn etcd_is_told_user_and_password() {
     );
 }
 
-/// Two coordinators that ask for tokens and speak TLS: whoever asks the one that does not lead is sent on, shows
+/// Two coordinators that ask for tokens and speak TLS: anyone who asks the one that does not lead is sent on, shows
 /// the token there, too, and a stranger does not even learn who leads.
 #[test]
 fn who_is_sent_on_to_the_leader_shows_a_token_there_too() {
@@ -187,7 +187,7 @@ fn who_is_sent_on_to_the_leader_shows_a_token_there_too() {
     let leads = |at: &&Process| ask(at, "/api/v1/election", &shown).contains("\"leads\":true");
     // To another host curl sends a header of its own only if it is told to.
     let trusted = ["-L", "--location-trusted", shown[0], shown[1]];
-    // On a busy machine one leads for a moment only: then whoever was asked may lead by now.
+    // On a busy machine one leads for a moment only: then anyone who was asked may lead by now.
     let (follows, sent_on) = poll_until(DEADLINE, "one that is sent on by a follower", || {
         coordinators.iter().find(leads)?;
         let follower = coordinators.iter().find(|at| !leads(at))?;

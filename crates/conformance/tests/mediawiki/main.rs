@@ -1,7 +1,7 @@
 //! A MediaWiki whose caches and sessions are behind a proxy with four servers: pages load, edits show,
 //! and killing one of the servers breaks neither.
 //!
-//! What a killed server held is gone, users' sessions too: whoever had his there has to log in again. How
+//! What a killed server held is gone, users' sessions too: anyone who had his there has to log in again. How
 //! soon that works is where the two kinds of pool differ, and each test shows it: where `failover = "next"`
 //! gives the keys of a dead server to others, at once; in a cluster, whose dead servers keep their keys,
 //! when the server is back. Sessions on the other three servers are not touched.
@@ -211,7 +211,7 @@ fn with_failover(client: CacheClient, servers: Vec<SocketAddr>, mut kill: impl F
     let names: Vec<String> = servers.iter().map(ToString::to_string).collect();
     // A server that is slow on a busy machine is not a dead one.
     let pool = ["-s", &names.join(","), "--failover", "next"];
-    let proxy = evenkeel::proxy(&[&pool[..], &evenkeel::PATIENT].concat());
+    let proxy = evenkeel::proxy(&[&pool[..], &evenkeel::LONG_TIMEOUTS].concat());
     let mut trial = Trial::start(client, proxy.address(), servers);
     let victim = trial.live();
     kill(victim);

@@ -126,7 +126,7 @@ impl Wiki {
         self.servers.iter().map(|(_, address)| *address).collect()
     }
 
-    /// What it says of its cache: each answer that is none of the protocol's good ones.
+    /// What it says of its cache: each answer that is not one of the protocol's good ones.
     pub fn cache_errors(&self) -> Vec<String> {
         let log = std::fs::read_to_string(self.folder.path().join("memcached.log"))
             .expect("the wiki writes what it asks its cache");

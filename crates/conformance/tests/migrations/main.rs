@@ -3,7 +3,7 @@
 //!
 //! A step lasts for less than a millisecond, or less than nobody can say. So somebody is stopped to make it last: the
 //! target while the source waits for its word, the coordinator while it has not heard that the cachelet has passed.
-//! What is asked of the servers after the blow says whether it has met the step; if not, it is dealt again.
+//! What is asked of the servers after the fault says whether it has met the step; if not, it is injected again.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -49,10 +49,10 @@ const SILENT_MS: &str = "10000";
 /// Between two requests of a user: the processes under test need the processor, too.
 const PACE: Duration = Duration::from_millis(1);
 
-/// How often a blow is dealt that misses its step. A busy machine is late for most of them.
+/// How often a fault is injected that misses its step. A busy machine is late for most of them.
 const TRIES: usize = 50;
 
-/// A source that does not answer for so long, while it answers others, has been asked for what nobody serves now. Far below
+/// A source that does not answer for this long, while it answers others, has been asked for what nobody serves now. Far below
 /// the time for which it waits for its target.
 const UNANSWERED: Duration = Duration::from_millis(20);
 
@@ -76,47 +76,47 @@ impl Step {
 }
 
 /// A migration at each step, in a cluster in use.
-fn strike_at_each_step(victim: Victim) {
+fn inject_at_each_step(victim: Victim) {
     let mut cluster = Cluster::with(SERVERS, &["--silent-ms", SILENT_MS]);
     let proxy = cluster.proxy.address();
-    let (mut blows, mut met) = (0, Vec::new());
+    let (mut faults, mut met) = (0, Vec::new());
     let tally = while_used(proxy, PACE, |users| {
         for step in STEPS {
             let is_met = (0..TRIES).any(|_| {
-                blows += 1;
-                !is_broken(users) && strike(&mut cluster, step, victim, &key_name(0, 11 * blows))
+                faults += 1;
+                !is_broken(users) && inject(&mut cluster, step, victim, &key_name(0, 11 * faults))
             });
             met.push((step, is_met));
         }
     });
-    println!("{blows} blows");
+    println!("{faults} faults");
     assert!(met.iter().all(|(.., is_met)| *is_met), "{met:?}");
     assert_unnoticed(&tally, &cluster.servers);
 }
 
 #[test]
 fn when_etcds_leader_dies_at_whatever_step_a_migration_ends_well() {
-    strike_at_each_step(Victim::EtcdsLeader);
+    inject_at_each_step(Victim::EtcdsLeader);
 }
 
 #[test]
 fn when_the_coordinator_dies_at_whatever_step_a_migration_ends_well() {
-    strike_at_each_step(Victim::Coordinator);
+    inject_at_each_step(Victim::Coordinator);
 }
 
 #[test]
 fn when_both_die_at_whatever_step_a_migration_ends_well() {
-    strike_at_each_step(Victim::Both);
+    inject_at_each_step(Victim::Both);
 }
 
 /// Orders a migration, kills the victim at this step, and waits until the migration has ended as its source says and
 /// all is well again. True if the step was met.
-fn strike(cluster: &mut Cluster, step: Step, victim: Victim, key: &str) -> bool {
-    cluster.wait_until_settled();
+fn inject(cluster: &mut Cluster, step: Step, victim: Victim, key: &str) -> bool {
+    cluster.wait_until_stable();
     let node = cluster.etcd.leader();
     let counts = Counts::of(cluster);
     let before = serde_json::from_value(cluster.map()).expect("a sound map");
-    // Whoever leads: on a busy machine another may by now.
+    // No matter who leads: on a busy machine another may by now.
     let (leader, token, ordered) = poll_until(DEADLINE, "a migration to begin", || {
         let (leader, token) = cluster.leader()?;
         let address = cluster.coordinators[leader].address();

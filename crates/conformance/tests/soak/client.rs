@@ -185,7 +185,7 @@ impl Peer {
         }
     }
 
-    /// Reads what comes until `enough` bytes are there, the server closes, or nothing comes for so
+    /// Reads what comes until `enough` bytes are there, the server closes, or nothing comes for this
     /// long. Returns how many came.
     pub fn sip(&mut self, enough: usize, patience: Duration) -> usize {
         let stream = self.reader.get_mut();

@@ -34,7 +34,7 @@ const LIMIT_MB: u64 = 64;
 /// Most resident memory, at any time: the limit, 5 % and 64 MiB for everything that is no item.
 const RESIDENT_BYTES_MAX: u64 = (LIMIT_MB << 20) / 100 * 105 + (64 << 20);
 
-/// How long the server may take to close what the last clients left: longer than it bears clients that stall, half a minute.
+/// How long the server may take to close what the last clients left: longer than it tolerates clients that stall, half a minute.
 const QUIET_DEADLINE: Duration = Duration::from_secs(120);
 
 #[test]

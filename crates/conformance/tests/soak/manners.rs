@@ -62,7 +62,7 @@ fn command(visitor: &mut Visitor, peer: &mut Peer) {
     let key = visitor.key();
     let one_of = |line: String, allowed: &[&str]| {
         let known = allowed.iter().any(|answer| line.starts_with(answer));
-        assert!(known, "'{line}' is none of {allowed:?}");
+        assert!(known, "'{line}' is not one of {allowed:?}");
     };
     match visitor.below(100) {
         0..=39 => {
@@ -230,7 +230,7 @@ fn pipeline(visitor: &mut Visitor) {
             keys.push(Some(key));
         }
     }
-    // Answers to so many gets may be more than sockets hold: somebody must read meanwhile.
+    // Answers to this many gets may be more than sockets hold: somebody must read meanwhile.
     let mut sender = peer.socket().try_clone().expect("a socket can be shared");
     let cut = visitor.below(bytes.len() as u64 + 1) as usize;
     let sending = std::thread::spawn(move || {

@@ -20,7 +20,7 @@ pub struct BundleSwitchRequest {
 }
 
 impl Changes {
-    /// Copies of a pool are to be switched on; so many proxies follow it, as an operator says. The proxies follow by themselves.
+    /// Copies of a pool are to be switched on; this many proxies follow it, as an operator says. The proxies follow by themselves.
     pub(crate) fn switch_on(
         &mut self,
         now: Now,
@@ -65,7 +65,7 @@ impl Changes {
         self.set_switch(now, pool, goal, ChangeNews::BundleOff)
     }
 
-    /// A pool that keeps copies, and of which an operator may order something who knows of so many proxies.
+    /// A pool that keeps copies, and of which an operator may order something who knows of this many proxies.
     fn led_bundle(&mut self, pool: &str, proxies: usize) -> Result<&mut Led, ChangeRefusal> {
         if self.led(pool)?.bundle.is_none() {
             return Err(ChangeRefusal::NoBundle { pool: pool.into() });

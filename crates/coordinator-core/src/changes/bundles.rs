@@ -1,6 +1,6 @@
 //! Copies of pools' items: how a plan switches them on and off, and which plans of proxies are believed.
 //!
-//! A plan is carried out by a [`Change`](evenkeel_schemes::change::Change) like that of any pool; [`Switch`](evenkeel_schemes::copies::Switch) says what each stage means for copies.
+//! A plan is executed by a [`Change`](evenkeel_schemes::change::Change) like that of any pool; [`Switch`](evenkeel_schemes::copies::Switch) says what each stage means for copies.
 //!
 //! ```text
 //!                on                 all have           all have            off                 all have
@@ -18,7 +18,7 @@
 //!   numbers, which each proxy has whole, and the newest step says all that holds. (A ring is not taken over: its generations are known to the
 //!   coordinator alone.) It goes no further before an operator has said how many proxies there are.
 //! - That ends when a proxy has begun here without copies: what it writes deletes none of those that others may still have, so nobody may be
-//!   told of them any more. Whoever comes then with a plan that is not known is a *stranger*, as with rings: it is refused, and as long as it
+//!   told of them any more. Anyone who comes then with a plan that is not known is a *stranger*, as with rings: it is refused, and as long as it
 //!   is known nobody begins with the pool and nothing is switched.
 
 use core::cmp::Ordering;
@@ -72,14 +72,14 @@ impl LedBundle {
     }
 
     /// A proxy says by which plan it works, which is believed. One of a newer step than is known is taken over with it.
-    pub(super) fn hear(&mut self, proxy: &str, theirs: &FollowedBundle, is_newer: bool) {
+    pub(super) fn handle(&mut self, proxy: &str, theirs: &FollowedBundle, is_newer: bool) {
         self.wishes.insert(proxy.to_owned(), theirs.wish);
         if is_newer {
             self.plan = theirs.plan;
         }
     }
 
-    /// What is told with a step to a proxy that was told this one before, where so many follow.
+    /// What is told with a step to a proxy that was told this one before, where this many follow.
     pub(super) fn tell(&mut self, told: Option<Step>, followers: usize) -> Option<BundleStep> {
         self.has_beginner |= told.is_none() && self.plan.is_none();
         let proxies = u32::try_from(followers).unwrap_or(u32::MAX);
@@ -100,7 +100,7 @@ impl LedBundle {
         Err(shown.collect::<Vec<_>>().join("; "))
     }
 
-    /// What about it contradicts itself or the change that carries it out, if anything.
+    /// What about it contradicts itself or the change that executes it, if anything.
     pub(super) fn contradiction(
         &self,
         step: Step,

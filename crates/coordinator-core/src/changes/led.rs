@@ -82,7 +82,7 @@ impl Led {
         self.change.is_under_way() && !self.is_held_up && self.rests_until() <= Some(now)
     }
 
-    /// Until when nothing goes on, whoever has acknowledged.
+    /// Until when nothing goes on, no matter who has acknowledged.
     pub(super) fn rests_until(&self) -> Option<Instant> {
         if self.bundle.is_some() {
             return None;
@@ -112,11 +112,11 @@ impl Led {
     }
 
     /// A proxy tells what reads of the pool have found.
-    pub(super) fn hear_found(&mut self, now: Instant, proxy: &str, followed: &FollowedPool) {
+    pub(super) fn handle_found(&mut self, now: Instant, proxy: &str, followed: &FollowedPool) {
         match (self.change.step().stage, followed.found) {
             (Stage::Warming, Some(found)) => {
                 if let Some(boot) = self.boot_of(proxy) {
-                    self.warmth.hear(now, proxy, boot, found);
+                    self.warmth.handle(now, proxy, boot, found);
                 }
             }
             // Elsewhere all is found at the same servers.

@@ -77,7 +77,8 @@ pub use ring_orders::{GrainsMove, RingMoveRequest};
 pub use ring_servers::{RingServerRequest, RingUnreachedView, ServerOrder};
 pub use ring_slots::{RingMode, RingOutcome, RingSettings, RingSettingsRequest};
 pub use ring_view::{
-    RingKeptView, RingLoadView, RingMoveView, RingServerView, RingSlotView, RingView, RingsView,
+    OverloadedServerView, RingLoadView, RingMoveView, RingServerView, RingSlotView, RingView,
+    RingsView,
 };
 pub use rings::LedRing;
 pub use saved::{SavedChange, SavedChanges, SavedFollower};
@@ -222,7 +223,7 @@ impl Changes {
 
     /// Takes in what a proxy says, which was [checked](Self::check), and goes on with what waited for it. O(pools · log proxies), and
     /// O(proxies) for each change that is under way.
-    pub(crate) fn hear(&mut self, now: Now, heartbeat: &Heartbeat) {
+    pub(crate) fn handle(&mut self, now: Now, heartbeat: &Heartbeat) {
         let name = &heartbeat.name;
         let known = self.proxies.get(name).map(|life| life.boot);
         let is_holder = known == Some(heartbeat.boot);
@@ -245,7 +246,7 @@ impl Changes {
         }
         self.drop_unlisted(now, heartbeat);
         for followed in &heartbeat.pools {
-            self.hear_of(now, heartbeat, followed);
+            self.handle_followed(now, heartbeat, followed);
             self.go_on(now, &followed.pool);
         }
     }
@@ -285,7 +286,7 @@ impl Changes {
         followed.map(|(pool, _)| pool.clone()).collect()
     }
 
-    fn hear_of(&mut self, now: Now, heartbeat: &Heartbeat, followed: &FollowedPool) {
+    fn handle_followed(&mut self, now: Now, heartbeat: &Heartbeat, followed: &FollowedPool) {
         let (pool, name) = (&followed.pool, &heartbeat.name);
         if let Some(theirs) = &followed.ring
             && !self.make_ring(now, pool, theirs)
@@ -303,14 +304,14 @@ impl Changes {
         }
         if let (Some(bundle), Some(theirs)) = (&mut led.bundle, &followed.bundle) {
             let told = followed.told.map_or(0, |step| step.version);
-            bundle.hear(name, theirs, told > before.version);
+            bundle.handle(name, theirs, told > before.version);
         }
-        led.hear_reach(now.monotonic, name, followed);
-        if !led.hear_counts(name, heartbeat.boot, followed) {
+        led.handle_reach(now.monotonic, name, followed);
+        if !led.handle_counts(name, heartbeat.boot, followed) {
             self.journal.counts.ring_reports_void += 1;
         }
-        let has_news = led.change.hear(name, said(heartbeat.boot, followed));
-        led.hear_found(now.monotonic, name, followed);
+        let has_news = led.change.handle(name, said(heartbeat.boot, followed));
+        led.handle_found(now.monotonic, name, followed);
         // What makes no sense was refused before.
         if has_news != Ok(true) {
             return;

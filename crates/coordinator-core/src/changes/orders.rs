@@ -14,7 +14,7 @@ impl Changes {
         led.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })
     }
 
-    /// A change with plans of which an operator may order something who knows of so many proxies.
+    /// A change with plans of which an operator may order something who knows of this many proxies.
     pub(super) fn led_for(&mut self, pool: &str, said: usize) -> Result<&mut Led, ChangeRefusal> {
         if let Some(proxy) = self.strangers.of(pool) {
             let (pool, proxy) = (pool.to_owned(), proxy.to_owned());

@@ -206,7 +206,7 @@ fn follow(count: usize) -> &'static str {
 }
 
 impl ChangeRefusal {
-    /// What the change of a pool has to say, of which so many proxies are said to be there.
+    /// What the change of a pool has to say, of which this many proxies are said to be there.
     pub(super) fn of(pool: &str, said: usize, refused: &NoChange) -> Self {
         let pool = pool.to_owned();
         match *refused {
@@ -217,7 +217,7 @@ impl ChangeRefusal {
     }
 }
 
-/// Why parts of a ring do not move so. Whoever ordered it is at fault.
+/// Why parts of a ring do not move so. Anyone who ordered it is at fault.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BadMoves {
     /// Nothing was ordered.

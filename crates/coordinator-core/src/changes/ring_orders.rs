@@ -27,7 +27,7 @@ pub struct RingMoveRequest {
     pub proxies: usize,
 }
 
-/// About so much of a ring goes from one server to another.
+/// About this much of a ring goes from one server to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GrainsMove {
@@ -88,7 +88,7 @@ impl LedRing {
         Ok(moves)
     }
 
-    /// Checks what a plan may move, which can be carried out.
+    /// Checks what a plan may move, which can be executed.
     fn check_moves(&self, plan: &RingPlan) -> Result<(), BadMoves> {
         if plan.moves.is_empty() {
             return Err(BadMoves::Nothing);
@@ -107,7 +107,7 @@ impl LedRing {
 }
 
 impl Changes {
-    /// Parts of a pool's ring are to move; so many proxies follow it, as an operator says. It begins when all have acknowledged the last step of
+    /// Parts of a pool's ring are to move; this many proxies follow it, as an operator says. It begins when all have acknowledged the last step of
     /// the plan before, and goes through by itself.
     pub(crate) fn order_moves(
         &mut self,
@@ -122,13 +122,13 @@ impl Changes {
             Ok(plan)
         })?;
         if request.planned {
-            self.led(pool)?.slots.carry_out(plan.number);
+            self.led(pool)?.slots.apply(plan.number);
         }
         self.order(now, pool, plan, ChangeNews::PlanOrdered);
         Ok(())
     }
 
-    /// The next plan of a ring that is made so, if an operator may order one who knows of so many proxies.
+    /// The next plan of a ring that is made so, if an operator may order one who knows of this many proxies.
     pub(super) fn next_plan(
         &mut self,
         pool: &str,

@@ -17,7 +17,7 @@ pub(super) struct Reach {
 
 impl Reach {
     /// A proxy says which servers it does not reach.
-    pub(super) fn hear(&mut self, now: Instant, proxy: &str, servers: &[u16]) {
+    pub(super) fn handle(&mut self, now: Instant, proxy: &str, servers: &[u16]) {
         for (server, said) in &mut self.unreached {
             if !servers.contains(server) {
                 said.remove(proxy);

@@ -57,7 +57,7 @@ pub struct RingUnreachedView {
 
 impl Led {
     /// A proxy that works by the present plan says which of its servers it does not reach. Servers that own nothing may be away.
-    pub(super) fn hear_reach(&mut self, now: Instant, proxy: &str, followed: &FollowedPool) {
+    pub(super) fn handle_reach(&mut self, now: Instant, proxy: &str, followed: &FollowedPool) {
         let (Some(ring), Some(theirs)) = (&self.ring, &followed.ring) else {
             return;
         };
@@ -69,7 +69,7 @@ impl Led {
             let listed = ring.plan.placement.servers.len();
             let listed = unreached.iter().filter(|it| usize::from(**it) < listed);
             let unreached: Vec<u16> = listed.copied().collect();
-            self.reach.hear(now, proxy, &unreached);
+            self.reach.handle(now, proxy, &unreached);
         }
     }
 
@@ -213,7 +213,7 @@ impl LedRing {
 }
 
 impl Changes {
-    /// A server of a ring comes or goes; so many proxies follow it, as an operator says.
+    /// A server of a ring comes or goes; this many proxies follow it, as an operator says.
     pub(crate) fn order_server(
         &mut self,
         now: Now,
@@ -244,7 +244,7 @@ impl Changes {
         let Some(led) = self.pools.get_mut(pool) else {
             return;
         };
-        // Whoever did not reach it before it was there tries again within the look.
+        // Anyone who did not reach it before it was there tries again within the look.
         let is_looked_at = led.rests_until() <= Some(now.monotonic);
         let is_unreached = is_looked_at && led.unreached_newcomer().is_some();
         if is_unreached && led.change.withdraw().is_ok() {

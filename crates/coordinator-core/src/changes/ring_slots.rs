@@ -31,7 +31,7 @@ pub enum RingMode {
     /// Plans are made and shown.
     #[default]
     Observe,
-    /// They are carried out.
+    /// They are executed.
     Automatic,
 }
 
@@ -145,7 +145,7 @@ pub(super) struct Slots {
     /// The number of the one that runs; 0 before the first.
     slot: u64,
     began: Instant,
-    told: BTreeMap<String, Told>,
+    told: BTreeMap<String, Reported>,
     /// How many grains the ring has that is said by plan and side: to count them takes milliseconds where they are many.
     grains: Option<((u64, bool), usize)>,
     planner: Measured,
@@ -178,7 +178,7 @@ pub struct RingOutcome {
 
 /// What one proxy has told.
 #[derive(Debug)]
-struct Told {
+struct Reported {
     boot: BootId,
     newest: RingCounts,
     /// For a slot, what its grains carried a second.
@@ -221,7 +221,7 @@ pub(super) struct Carried {
     pub plan: RingPlan,
     /// What `max_by_mean` becomes by the plan; `None` without one.
     pub predicted_max_by_mean: Option<f64>,
-    /// The planner that remembers that its plan is carried out.
+    /// The planner that remembers that its plan is executed.
     carried_out: Measured,
 }
 
@@ -241,9 +241,9 @@ impl Slots {
         }
     }
 
-    /// A proxy tells what it has counted of the ring that is said by plan and side, which has so many servers and grains. False if it cannot be true, so
+    /// A proxy tells what it has counted of the ring that is said by plan and side, which has this many servers and grains. False if it cannot be true, so
     /// that it is not used. O(grains told).
-    pub(super) fn hear(
+    pub(super) fn handle(
         &mut self,
         proxy: &str,
         boot: BootId,
@@ -263,7 +263,7 @@ impl Slots {
         let before = before.filter(|newest| (newest.plan, newest.moved) == (plan, moved));
         let rates = rates(before.as_ref(), counts).map(|rates| (self.slot, rates));
         let is_used = rates.is_some() || before.is_none();
-        let told = Told {
+        let told = Reported {
             boot,
             newest: counts.clone(),
             rates,
@@ -296,7 +296,7 @@ impl Slots {
             return;
         }
         // What was told of the ring before it changed in this slot is of other grains.
-        let is_present = |told: &&Told| (told.newest.plan, told.newest.moved) == of;
+        let is_present = |told: &&Reported| (told.newest.plan, told.newest.moved) == of;
         let present = self.told.values().filter(is_present);
         let of_slot = present.filter_map(|told| {
             let (slot, rates) = told.rates.as_ref()?;
@@ -353,7 +353,7 @@ impl Slots {
             false => RingPlan::default(),
         };
         let has_moves = !plan.moves.is_empty();
-        // It is taken for carried out when it is ordered.
+        // It is taken for executed when it is ordered.
         if !has_moves {
             self.planner = planner.clone();
         }
@@ -380,8 +380,8 @@ impl Slots {
         moves.collect()
     }
 
-    /// What was planned is carried out by the plan of this number.
-    pub(super) fn carry_out(&mut self, plan: u64) {
+    /// What was planned is executed by the plan of this number.
+    pub(super) fn apply(&mut self, plan: u64) {
         let carried = self.last.as_ref().and_then(|slot| slot.carried.as_ref());
         let Some(carried) = carried.filter(|carried| !carried.plan.moves.is_empty()) else {
             return;
@@ -470,7 +470,7 @@ impl Rates {
 /// Largest count of a grain that is believed.
 const COUNT_MAX: u64 = 1 << 50;
 
-/// Whether counts can be true of a ring with so many grains and servers.
+/// Whether counts can be true of a ring with this many grains and servers.
 fn is_sound(counts: &RingCounts, grains: usize, servers: usize) -> bool {
     let is_count = |of: &GrainCounted| {
         let GrainCounted(grain, gets, hits, sets, bytes) = *of;
@@ -543,7 +543,7 @@ mod tests {
             down: Vec::new(),
             p99_us: None,
         };
-        assert!(slots.hear("p", BootId(1), &counts, (1, false), (12, before)));
+        assert!(slots.handle("p", BootId(1), &counts, (1, false), (12, before)));
         slots.end(Instant(1), (&small, (1, true), true), &["p"]);
         let last = slots.last.unwrap();
         assert_eq!((last.number, last.told, last.carried), (1, 0, None));

@@ -30,7 +30,7 @@ impl Led {
         }
         let followers = self.change.followers().len();
         let set = self.change.set_goal(Stage::Done, followers);
-        set.expect("a plan that has just begun is not done, and so many follow");
+        set.expect("a plan that has just begun is not done, and this many follow");
         true
     }
 
@@ -62,7 +62,7 @@ impl Led {
     }
 
     /// A proxy may tell what its ring carried. False if that cannot be true.
-    pub(super) fn hear_counts(
+    pub(super) fn handle_counts(
         &mut self,
         name: &str,
         boot: BootId,
@@ -77,7 +77,7 @@ impl Led {
         let count = || ring.present(stage).map_or(0, |ring| ring.grains().len());
         let grains = self.slots.grains_of(of, count);
         let sizes = (ring.plan.placement.servers.len(), grains);
-        self.slots.hear(name, boot, counts, of, sizes)
+        self.slots.handle(name, boot, counts, of, sizes)
     }
 
     /// When the slot that runs is over, where a ring is measured.
@@ -87,7 +87,7 @@ impl Led {
         is_measured.then(|| self.slots.ends(ring.settings.slot()))
     }
 
-    /// Ends the slot that runs. The plan to be carried out now, if there is any.
+    /// Ends the slot that runs. The plan to be executed now, if there is any.
     fn end_slot(&mut self, now: Instant) -> Option<RingPlan> {
         let step = self.change.step();
         let ring = self.ring.as_ref()?;
@@ -108,7 +108,7 @@ impl Led {
         };
         let next = is_carried_out.then(next).flatten();
         let next = next.filter(RingPlan::moves_anything);
-        next.inspect(|next| self.slots.carry_out(next.number))
+        next.inspect(|next| self.slots.apply(next.number))
     }
 }
 

@@ -69,7 +69,7 @@ pub struct RingSlotView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_max_by_mean: Option<f64>,
     /// Servers that keep more than they should, and why.
-    pub kept: Vec<RingKeptView>,
+    pub kept: Vec<OverloadedServerView>,
 }
 
 /// What a server carried, in a second.
@@ -87,7 +87,7 @@ pub struct RingLoadView {
 
 /// A server that keeps more than it should.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RingKeptView {
+pub struct OverloadedServerView {
     /// Its name.
     pub server: String,
     /// Why.
@@ -205,7 +205,7 @@ impl LedRing {
             predicted_max_by_mean: carried.and_then(|it| it.predicted_max_by_mean),
             kept: kept
                 .iter()
-                .map(|of| RingKeptView {
+                .map(|of| OverloadedServerView {
                     server: self.name_of(of.server),
                     why: why_kept(of.why).to_owned(),
                 })

@@ -1,6 +1,6 @@
 //! Rings of pools whose hash space follows the load: how they begin, and how their plans follow each other.
 //!
-//! The plan of a ring is carried out by a [`Change`](evenkeel_schemes::change::Change) like that of any pool: `former` is the ring before the
+//! The plan of a ring is executed by a [`Change`](evenkeel_schemes::change::Change) like that of any pool: `former` is the ring before the
 //! moves, `done` the one behind them. Here is what is beside it.
 //!
 //! - A ring is made of what the first proxy wishes that asks for one, and once: the next wishes are not looked at.
@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use super::RingSettings;
 use crate::limits::PROXIES_MAX;
 
-/// A pool's ring: the plan that its change carries out, and what is to move next.
+/// A pool's ring: the plan that its change executes, and what is to move next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LedRing {
     /// The newest plan.
@@ -44,7 +44,7 @@ pub struct LedRing {
 pub(super) enum Ordered {
     /// Parts change hands.
     Moves(Vec<RingMove>),
-    /// This server comes, to which each other gives so much. It has the place of one that owns nothing, or the next.
+    /// This server comes, to which each other gives this much. It has the place of one that owns nothing, or the next.
     Joins(Server, Vec<u16>),
     /// A server goes: see [`ServerChange::Leaves`].
     Leaves {
@@ -143,7 +143,7 @@ impl LedRing {
         Ok(next)
     }
 
-    /// What about it contradicts itself or the change that carries it out, if anything.
+    /// What about it contradicts itself or the change that executes it, if anything.
     pub(super) fn contradiction(&self, step: Step, goal: Stage) -> Option<&'static str> {
         let (plan, rests) = (&self.plan, step.stage == goal);
         if plan.moved().is_err() || plan.number > step.version {
@@ -208,7 +208,7 @@ impl Strangers {
     pub(super) fn of(&self, pool: &str) -> Option<&str> {
         let mut known = self.0.keys();
         let of_pool = known.find(|(of, _)| of == pool);
-        // Whoever had no room may be of any pool.
+        // Anyone who had no room may be of any pool.
         let any = || self.0.keys().next().filter(|_| self.0.len() >= PROXIES_MAX);
         of_pool.or_else(any).map(|(_, proxy)| proxy.as_str())
     }

@@ -2,7 +2,7 @@
 //!
 //! Once a second, and after each act, it is decided what is next. An operator's orders and those of autoscaling go the same way into a ring, so a
 //! server that comes or goes is saved together with the phase that asked for it. What an actuator is to do is only asked for here
-//! ([`scale_work`](Changes::scale_work)): whoever asks is answered when all is saved.
+//! ([`scale_work`](Changes::scale_work)): anyone who asks is answered when all is saved.
 //!
 //! Servers are known to an actuator, to trials and here by their places, `HOST:PORT`: a ring may know one by another name.
 
@@ -240,7 +240,7 @@ impl Changes {
     }
 
     /// The actuator has said what it runs, by name, or nothing of use.
-    pub(crate) fn hear_listed(&mut self, now: Instant, listed: Option<BTreeMap<String, String>>) {
+    pub(crate) fn handle_listed(&mut self, now: Instant, listed: Option<BTreeMap<String, String>>) {
         let placed = |listed: BTreeMap<String, String>| {
             let listed = listed.into_iter();
             listed
@@ -252,7 +252,7 @@ impl Changes {
     }
 
     /// An act of an actuator's, or a trial, has come to its end.
-    pub(crate) fn hear_acted(&mut self, now: Now, pool: &str, outcome: Outcome) {
+    pub(crate) fn handle_acted(&mut self, now: Now, pool: &str, outcome: Outcome) {
         let outcome = match outcome {
             Outcome::Started { name, address } => Outcome::Started {
                 name,

@@ -34,7 +34,7 @@ pub struct ChangeView {
     pub since_ms: u64,
     /// Who follows, by name.
     pub proxies: Vec<FollowerView>,
-    /// In `warming`: of a million reads that found something, so many were answered by the former servers; absent before
+    /// In `warming`: of a million reads that found something, this many were answered by the former servers; absent before
     /// [enough](evenkeel_schemes::warmth::WINDOW_HITS_MIN) have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former_hits_ppm: Option<u32>,

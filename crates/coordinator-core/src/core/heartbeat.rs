@@ -27,11 +27,11 @@ impl CoordinatorCore {
         self.notice_pause(now.monotonic);
         let checked = self
             .check_sender(heartbeat)
-            .and_then(|()| self.hear_witness(now, heartbeat))
+            .and_then(|()| self.handle_witness(now, heartbeat))
             .and_then(|()| self.check_map(heartbeat));
         let member = checked.and_then(|()| match heartbeat.kind {
-            MemberKind::Server => self.hear_server(now, heartbeat).map(Some),
-            MemberKind::Proxy => self.hear_proxy(now, heartbeat).map(|()| None),
+            MemberKind::Server => self.handle_server(now, heartbeat).map(Some),
+            MemberKind::Proxy => self.handle_proxy(now, heartbeat).map(|()| None),
         });
         self.finish(now);
         match member {
@@ -48,7 +48,7 @@ impl CoordinatorCore {
         *self.counters.refusals.entry(refusal.reason()).or_default() += 1;
     }
 
-    /// Whether this heartbeat would be believed and speaks for a process that is not known: whoever passes it on should
+    /// Whether this heartbeat would be believed and speaks for a process that is not known: anyone who passes it on should
     /// find out first that it is there.
     pub fn is_doubted(&self, now: Instant, heartbeat: &Heartbeat) -> bool {
         self.check_sender(heartbeat).is_ok() && self.members.is_new_process(now, heartbeat)
@@ -66,12 +66,12 @@ impl CoordinatorCore {
     }
 
     /// Hears a heartbeat as a witness of a predecessor's map, as long as there is no map here.
-    fn hear_witness(&mut self, now: Now, heartbeat: &Heartbeat) -> Result<(), Refusal> {
+    fn handle_witness(&mut self, now: Now, heartbeat: &Heartbeat) -> Result<(), Refusal> {
         if self.epoch() > Epoch(0) {
             return Ok(());
         }
         let silent = self.config.silent;
-        let Some(refusal) = (self.takeover).hear(now.monotonic, silent, heartbeat)? else {
+        let Some(refusal) = (self.takeover).handle(now.monotonic, silent, heartbeat)? else {
             return Ok(());
         };
         self.try_to_take_over(now);
@@ -101,7 +101,7 @@ impl CoordinatorCore {
         Ok(())
     }
 
-    fn hear_server(
+    fn handle_server(
         &mut self,
         Now {
             monotonic: now,
@@ -111,21 +111,22 @@ impl CoordinatorCore {
     ) -> Result<ServerId, Refusal> {
         let id = self.identify(now, heartbeat)?;
         let reports = ((id, heartbeat.epoch), &heartbeat.migrations[..]);
-        (self.migrations).hear(now, reports, &mut self.members, &mut self.draft);
-        self.revision += u64::from(self.members.hear(now, id, heartbeat));
+        (self.migrations).handle(now, reports, &mut self.members, &mut self.draft);
+        self.revision += u64::from(self.members.handle(now, id, heartbeat));
         self.counters.server_heartbeats += 1;
         let entry = &self.members.server(id).entry;
         let workers = entry.worker_ports.len();
         let size = (id, workers, self.draft.slots().len());
-        self.loads.hear(now, size, heartbeat.load.measured.as_ref());
+        self.loads
+            .handle(now, size, heartbeat.load.measured.as_ref());
         let who = (id, entry.name.as_str(), entry.boot);
         self.hot_keys
-            .hear(unix, who, workers, heartbeat.hot_keys.as_ref());
+            .handle(unix, who, workers, heartbeat.hot_keys.as_ref());
         if heartbeat.ending {
-            self.members.hear_ending(now, id, &mut self.draft);
+            self.members.handle_ending(now, id, &mut self.draft);
         }
         if heartbeat.leaves {
-            self.members.hear_goodbye(id, &mut self.draft);
+            self.members.handle_goodbye(id, &mut self.draft);
         }
         Ok(id)
     }
@@ -139,7 +140,7 @@ impl CoordinatorCore {
         let (id, boot) = (known.entry.id, known.entry.boot);
         if boot != heartbeat.boot {
             self.restart(now, id, heartbeat)?;
-        } else if self.members.hear_again(id, heartbeat, &mut self.draft)? {
+        } else if self.members.handle_again(id, heartbeat, &mut self.draft)? {
             // Whatever was concluded from its death is taken back.
             self.deaths.note_alive(boot);
             self.draft.end_quarantines_for(boot);
@@ -173,14 +174,14 @@ impl CoordinatorCore {
         Ok(())
     }
 
-    fn hear_proxy(&mut self, now: Now, heartbeat: &Heartbeat) -> Result<(), Refusal> {
+    fn handle_proxy(&mut self, now: Now, heartbeat: &Heartbeat) -> Result<(), Refusal> {
         if let Err(refusal) = self.changes.check(now.monotonic, heartbeat) {
             self.changes
                 .note_refused(now.monotonic, heartbeat, &refusal);
             return Err(refusal);
         }
-        self.members.hear_proxy(now.monotonic, heartbeat)?;
-        self.changes.hear(now, heartbeat);
+        self.members.handle_proxy(now.monotonic, heartbeat)?;
+        self.changes.handle(now, heartbeat);
         self.counters.proxy_heartbeats += 1;
         Ok(())
     }

@@ -31,7 +31,7 @@ impl CoordinatorCore {
                 .note(now, self.draft.slots().len(), &loads, name);
         }
         self.place(at);
-        self.plans.hear_ends(at, self.migrations.take_ends());
+        self.plans.handle_ends(at, self.migrations.take_ends());
         self.members.forget_gone(at, &mut self.draft);
         self.revision += u64::from(self.deaths.forget_old(at));
         if !self.draft.has_changes() {
@@ -75,7 +75,7 @@ impl CoordinatorCore {
     /// Looks at the loads, and goes on with the open plan.
     fn tend_plans(&mut self, now: Now) {
         self.plans
-            .hear_ends(now.monotonic, self.migrations.take_ends());
+            .handle_ends(now.monotonic, self.migrations.take_ends());
         let mut cluster = Cluster {
             members: &self.members,
             loads: &self.loads,
@@ -118,7 +118,7 @@ impl CoordinatorCore {
                 is_sure && (server.applied >= epoch || server.has_ceased(now))
             },
         );
-        self.carry_out(now, &plan);
+        self.apply(now, &plan);
     }
 
     /// Takes the cachelets from servers that have ceased to serve, if there is anybody to give them to.
@@ -151,7 +151,7 @@ impl CoordinatorCore {
         conclusion.suspects
     }
 
-    /// Cachelets for each of so many workers, by the memory of which their servers have told.
+    /// Cachelets for each of this many workers, by the memory of which their servers have told.
     fn cachelets_carried(&self, now: Instant, workers: usize) -> usize {
         let loads = self.server_loads(now);
         let memory_bytes = loads.iter().map(|load| load.memory_limit_bytes).sum();
@@ -175,7 +175,7 @@ impl CoordinatorCore {
     fn parties(&self, now: Instant) -> Parties {
         let (members, draft, settings) = (&self.members, &self.draft, self.plan_settings());
         let allowed = |server: &Server| Some((server.entry.id, server.drain?.allowed(now)));
-        // Whoever was told to end has little time.
+        // Anyone who was told to end has little time.
         let mut drains = members.servers().iter().filter_map(|server| server.drain);
         let most = match drains.any(|drain| drain.is_of_its_end()) {
             true => settings.migrations_max,
@@ -192,7 +192,7 @@ impl CoordinatorCore {
         }
     }
 
-    fn carry_out(&mut self, now: Instant, plan: &placing::Plan) {
+    fn apply(&mut self, now: Instant, plan: &placing::Plan) {
         self.begin_share_moves(now, &plan.moves);
         for by in self.draft.release(&plan.releases) {
             self.members.note_taken(by);

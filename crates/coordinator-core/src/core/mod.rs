@@ -230,7 +230,7 @@ impl CoordinatorCore {
 
     /// Takes a map that a server offers, if it is to be taken over; whatever else is offered is ignored.
     pub fn handle_map_offer(&mut self, now: Now, offer: &MapOffer) {
-        if self.takeover.hear_offer(offer) {
+        if self.takeover.handle_offer(offer) {
             self.try_to_take_over(now);
         }
     }
@@ -265,13 +265,13 @@ impl CoordinatorCore {
     /// An actuator has said what it runs: the address of each server by name, or nothing of use. After an act that is to be told before
     /// what came of it.
     pub fn handle_listed(&mut self, now: Instant, listed: Option<BTreeMap<String, String>>) {
-        self.changes.hear_listed(now, listed);
+        self.changes.handle_listed(now, listed);
     }
 
     /// An act of an actuator's for a pool, or a trial of a new server, has come to its end.
     pub fn handle_acted(&mut self, now: Now, pool: &str, outcome: Outcome) {
         self.notice_pause(now.monotonic);
-        self.changes.hear_acted(now, pool, outcome);
+        self.changes.handle_acted(now, pool, outcome);
         self.finish(now);
     }
 
@@ -437,7 +437,7 @@ impl CoordinatorCore {
         self.migrations.counts()
     }
 
-    /// The open plan and the last [`PLANS_MAX`](limits::PLANS_MAX) that are over, newest first, at most so many.
+    /// The open plan and the last [`PLANS_MAX`](limits::PLANS_MAX) that are over, newest first, at most this many.
     pub fn plans(&self, most: usize) -> PlansView {
         self.plans.view(most)
     }
@@ -478,7 +478,7 @@ impl CoordinatorCore {
         self.loads.of_servers(now, &self.members, &self.draft)
     }
 
-    /// The loads of all servers that are up, to be shown; of workers and cachelets at most so many each.
+    /// The loads of all servers that are up, to be shown; of workers and cachelets at most this many each.
     pub fn cluster_loads(&self, now: Instant, order: LoadOrder, most: usize) -> ClusterLoadsView {
         let loads = &self.loads;
         loads.view(now, (order, most), &self.members, &self.draft)

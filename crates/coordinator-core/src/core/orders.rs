@@ -218,7 +218,7 @@ impl CoordinatorCore {
         self.order_ring(now, pool, |changes| changes.set_ring(pool, request))
     }
 
-    /// Carries out an order about a pool's ring. Gives the ring as it is then.
+    /// Executes an order about a pool's ring. Gives the ring as it is then.
     fn order_ring(
         &mut self,
         now: Now,
@@ -282,7 +282,7 @@ impl CoordinatorCore {
         view.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })
     }
 
-    /// Switches copies of a pool on, for an operator who knows of so many proxies. It is done when all of these have followed, who do so by
+    /// Switches copies of a pool on, for an operator who knows of this many proxies. It is done when all of these have followed, who do so by
     /// themselves. Gives the copies as they are then.
     ///
     /// # Errors
@@ -354,7 +354,7 @@ impl CoordinatorCore {
     }
 
     /// Orders that a cachelet pass to a worker of another server, with its contents, of which at most
-    /// so many bytes are copied in a second (0: no limit).
+    /// this many bytes are copied in a second (0: no limit).
     ///
     /// # Errors
     ///
@@ -438,7 +438,7 @@ impl CoordinatorCore {
         Ok(())
     }
 
-    /// Approves a plan; it is checked and carried out at once.
+    /// Approves a plan; it is checked and executed at once.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Who of several coordinators leads: the decisions of one of them, apart from all I/O.
 //!
 //! All coordinators of a cluster share a store (etcd) that keeps one key, the *leader's key*, for as long as
-//! the lease lives that it hangs on. Whoever creates the key leads, and the revision in which it was created is
-//! the *token*: tokens only grow, and every write is carried out by the store only while the key with the
+//! the lease lives that it hangs on. Anyone who creates the key leads, and the revision in which it was created is
+//! the *token*: tokens only grow, and every write is executed by the store only while the key with the
 //! writer's token is there. So what a former leader sends late is refused by the store, and what it tells
 //! members late is refused by them, who know of a greater token.
 //!
@@ -20,7 +20,7 @@
 //! answer ([`Election::leads`]), so that a process that was stopped in between finds its lease over before it
 //! tells anybody anything.
 //!
-//! A leader that does not know whether a write was carried out resigns. It could only guess on which state the
+//! A leader that does not know whether a write was executed resigns. It could only guess on which state the
 //! next write would build, and the write may still be on its way: with another token it can do no harm.
 //!
 //! Rejected: following the key by a watch. A watch tells of a dead leader a tenth of a second earlier, has to be
@@ -45,16 +45,16 @@ pub const LEASE: Duration = Duration::from_secs(2);
 /// answers on their way.
 const BELIEF: (u32, u32) = (3, 4);
 
-/// A lease is renewed so many times while it is believed in, so that one or two renewals may fail.
+/// A lease is renewed this many times while it is believed in, so that one or two renewals may fail.
 const RENEWALS_PER_BELIEF: u32 = 4;
 
 /// A follower looks so often whether there is a leader.
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What a follower knows of the leader counts for so long.
+/// What a follower knows of the leader counts for this long.
 const LOOK_BELIEF: Duration = Duration::from_secs(3);
 
-/// A coordinator that could not use the state, or was not granted a lease, waits for so long, and lets others try.
+/// A coordinator that could not use the state, or was not granted a lease, waits for this long, and lets others try.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// Longest wait for the answer to one of the actions but [`Action::Load`].
@@ -145,7 +145,7 @@ pub enum Cause {
     LeaseGone,
     /// The state could not be read or used.
     Unusable,
-    /// A write was refused, or nobody knows whether it was carried out.
+    /// A write was refused, or nobody knows whether it was executed.
     Unsaved,
     /// It was told to stop.
     Stopped,

@@ -22,13 +22,13 @@ enum Mutant {
     None,
     /// Leaders believe in a lease for longer than it lives.
     LongBelief,
-    /// The store carries out writes whoever has the key.
+    /// The store executes writes no matter who has the key.
     NoFence,
     /// The leader goes on after a write of unknown end, from the state that it wanted to write.
     GoesOnUnsaved,
 }
 
-/// What the store keeps. Requests are carried out one after the other.
+/// What the store keeps. Requests are executed one after the other.
 #[derive(Debug, Default)]
 struct Store {
     revision: u64,
@@ -97,7 +97,7 @@ struct Story {
     events: BTreeMap<(u64, u64), Event>,
     sequence: u64,
     outage_until: u64,
-    /// Moments in which somebody led, writes carried out, and former leaders' writes that were refused.
+    /// Moments in which somebody led, writes executed, and former leaders' writes that were refused.
     led: u64,
     writes: u64,
     fenced: u64,
@@ -269,7 +269,7 @@ impl Story {
                 if self.now < self.outage_until {
                     return Ok(());
                 }
-                let heard = self.carry_out(who, asked, ask)?;
+                let heard = self.execute(who, asked, ask)?;
                 if let Some(delay) = self.delay() {
                     self.schedule(
                         delay,
@@ -298,13 +298,13 @@ impl Story {
                     );
                     return Ok(());
                 }
-                self.hear(who, question, heard);
+                self.handle(who, question, heard);
             }
         }
         Ok(())
     }
 
-    fn hear(&mut self, who: usize, question: u64, heard: Heard) {
+    fn handle(&mut self, who: usize, question: u64, heard: Heard) {
         let now = self.at();
         let mutant = self.mutant;
         let candidate = &mut self.candidates[who];
@@ -339,7 +339,7 @@ impl Story {
     }
 
     /// What the store does with a question.
-    fn carry_out(&mut self, who: usize, asked: u64, ask: Ask) -> Result<Heard, String> {
+    fn execute(&mut self, who: usize, asked: u64, ask: Ask) -> Result<Heard, String> {
         self.expire();
         let store = &mut self.store;
         let ttl = LEASE;

@@ -111,7 +111,7 @@ fn belief_counts_from_the_question_and_ends_before_the_lease() {
 }
 
 #[test]
-fn whoever_was_stopped_for_long_leads_no_more_whatever_arrives_then() {
+fn anyone_who_was_stopped_for_long_leads_no_more_whatever_arrives_then() {
     let mut election = leading();
     election.poll_action(at(500));
     let renewed = Input::Renewed {
@@ -175,7 +175,7 @@ fn an_unusable_state_lets_others_try_first() {
 }
 
 #[test]
-fn whoever_is_told_to_stop_gives_the_lease_back_and_is_over() {
+fn anyone_who_is_told_to_stop_gives_the_lease_back_and_is_over() {
     let mut election = leading();
     election.handle(at(200), Input::Stop);
     assert!(!election.is_over());

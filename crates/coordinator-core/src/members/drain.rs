@@ -167,7 +167,7 @@ impl Drain {
         self.is_followed = is_followed;
     }
 
-    /// So many were taken.
+    /// This many were taken.
     pub(crate) fn take(&mut self, cachelets: usize) {
         self.taken += cachelets;
     }

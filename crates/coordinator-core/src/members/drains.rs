@@ -38,7 +38,7 @@ impl Members {
     }
 
     /// A server's process was told to end, and serves until others have what it has.
-    pub(crate) fn hear_ending(&mut self, now: Instant, id: ServerId, draft: &mut MapDraft) {
+    pub(crate) fn handle_ending(&mut self, now: Instant, id: ServerId, draft: &mut MapDraft) {
         let has_other = self.takers().any(|other| other != id);
         match &mut self.server_mut(id).drain {
             Some(drain) => drain.hurry(now),

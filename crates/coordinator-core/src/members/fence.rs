@@ -6,7 +6,7 @@
 //! from the coordinator or by votes of more than half of the servers that are up by *its* map. So a server
 //! *X* that went down with map *F* has ceased to serve when
 //!
-//! 1. whichever map X may work by, so many of the servers that are up by that map have confirmed *F* (in which
+//! 1. whichever map X may work by, this many of the servers that are up by that map have confirmed *F* (in which
 //!    X is down), or a later map, that the others are too few to vote for X, and
 //! 2. a lease and its margin have passed since then, and since the coordinator last answered X.
 //!
@@ -25,7 +25,7 @@
 //! A coordinator that begins anew, or was asleep, begins to wait anew; and when it comes back after ten minutes,
 //! those who went on by votes have a whole silence to report before they count as down.
 //!
-//! A life that was replaced under its name is taken to be over, as ever: whoever starts a server elsewhere under
+//! A life that was replaced under its name is taken to be over, as ever: anyone who starts a server elsewhere under
 //! the same name has to see to it that the former process is dead.
 
 use core::time::Duration;
@@ -33,7 +33,7 @@ use core::time::Duration;
 use evenkeel_types::serving::{SERVING_LEASE, SERVING_LEASE_MARGIN};
 use evenkeel_types::{Epoch, Instant};
 
-/// From when everything is known that bears on a server's lease, until that lease is over.
+/// From when everything is known that concerns a server's lease, until that lease is over.
 const CEASED_AFTER: Duration = SERVING_LEASE.saturating_add(SERVING_LEASE_MARGIN);
 
 /// What is known of whether a server serves when it is down.
@@ -76,7 +76,7 @@ impl Fence {
     }
 
     /// Notes what a heartbeat says of leases, and by which map its process works. Gives whether that map is newer than what was known.
-    pub(crate) fn hear(&mut self, leased: bool, works_by: Epoch) -> bool {
+    pub(crate) fn handle(&mut self, leased: bool, works_by: Epoch) -> bool {
         self.leased = leased;
         let is_news = works_by > self.works_by_at_least;
         if is_news {

@@ -201,7 +201,7 @@ impl Members {
     }
 
     /// A sign of life of the process that is known under that name. Gives whether it was taken to be down.
-    pub(crate) fn hear_again(
+    pub(crate) fn handle_again(
         &mut self,
         id: ServerId,
         heartbeat: &Heartbeat,
@@ -267,7 +267,7 @@ impl Members {
     }
 
     /// Takes in what a heartbeat says of a server that is up. Gives whether something of it is to be saved.
-    pub(crate) fn hear(&mut self, now: Instant, id: ServerId, heartbeat: &Heartbeat) -> bool {
+    pub(crate) fn handle(&mut self, now: Instant, id: ServerId, heartbeat: &Heartbeat) -> bool {
         let server = self.server_mut(id);
         server.last_heard = now;
         server.is_forgotten = false;
@@ -277,14 +277,14 @@ impl Members {
         server.asks_for_moves = heartbeat.asks_for_moves;
         server.applied = server.applied.max(heartbeat.epoch);
         server.load.clone_from(&heartbeat.load.requests_per_second);
-        let confirms = server.fence.hear(heartbeat.leased, heartbeat.epoch);
+        let confirms = server.fence.handle(heartbeat.leased, heartbeat.epoch);
         self.has_refusal_news |= confirms;
         is_news
     }
 
     /// The process of a server has ended, which serves nothing any more: it is down from now on, and what it still owns goes to others at
     /// once. Nothing is given to it before another process has taken its name.
-    pub(crate) fn hear_goodbye(&mut self, id: ServerId, draft: &mut MapDraft) {
+    pub(crate) fn handle_goodbye(&mut self, id: ServerId, draft: &mut MapDraft) {
         let server = self.server_mut(id);
         server.entry.up = false;
         server.entry.since = draft.next_epoch();
@@ -364,7 +364,7 @@ impl Members {
     }
 
     /// Takes in the heartbeat of a proxy.
-    pub(crate) fn hear_proxy(
+    pub(crate) fn handle_proxy(
         &mut self,
         now: Instant,
         heartbeat: &Heartbeat,

@@ -9,7 +9,7 @@
 //! is believed in all: a server of which half or more of the others are down, too, keeps its cachelets because it may
 //! only be cut off, and an operator is who can know that it is not.
 //!
-//! Whoever can send heartbeats could fill the table of names, so that only so many new ones are taken a minute
+//! Anyone who can send heartbeats could fill the table of names, so that only this many new ones are taken a minute
 //! once the initial servers are there. At that pace names are forgotten before the table is full.
 
 use std::collections::VecDeque;

@@ -21,7 +21,7 @@
 //! Reports are repeated until the map has changed, and a migration is named by its cachelet and the epoch in which
 //! it began, so that late and repeated reports do no harm.
 
-mod hear;
+mod reports;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -182,7 +182,7 @@ impl Migrations {
     }
 
     /// Servers that are up and can pass cachelets on, and in how many more migrations each may take part, if each may be in
-    /// so many.
+    /// this many.
     pub(crate) fn room(
         &self,
         most: usize,
@@ -307,7 +307,7 @@ impl Migrations {
         let next = draft.next_epoch();
         match end {
             MigrationEnd::Moved => {
-                draft.settle(cachelet, &moving);
+                draft.complete_move(cachelet, &moving);
                 members.own_again(moving.to.server);
                 self.failed.remove(&cachelet);
             }

@@ -8,7 +8,7 @@
 //! the move can never be read after it has come back.
 //!
 //! Where both servers are up and can do it, a cachelet that has to change hands *migrates* instead, with its
-//! contents, and always has an owner; only so many at a time, and the others stay where they are until then. One whose
+//! contents, and always has an owner; only this many at a time, and the others stay where they are until then. One whose
 //! migrations came to nothing several times is released.
 //!
 //! The plan is made anew from what is the case at each call; no target is promised in advance.
@@ -106,7 +106,7 @@ pub(crate) type Accounts = BTreeMap<CacheletId, WorkerRef>;
 /// The next moves towards even shares.
 ///
 /// `has_let_go(server, epoch)` says whether that server is known to work by a map
-/// of that epoch or a newer one. Calling again after carrying out the plan and hearing from every
+/// of that epoch or a newer one. Calling again after executing the plan and hearing from every
 /// server that released something ends, after finitely many steps, with shares that differ by at
 /// most one, unless too much is moving, or what one has too many only another worker of its server lacks, to which nothing
 /// passes with its contents; nothing moves that need not.

@@ -163,7 +163,7 @@ fn plans_agree_with_trying_every_way() {
             assert!(confirmed, "{slots:?}");
         }
 
-        // Carried out with every owner confirming, it comes to rest in even shares.
+        // Executed with every owner confirming, it comes to rest in even shares.
         for _ in 0..2 {
             let plan = plan(&slots, &takers, |_, _| true);
             for &cachelet in &plan.releases {

@@ -20,12 +20,12 @@ pub struct PlansExplained {
     /// What the next plan waits for, in words; nothing where the verdict says it.
     pub waits: Vec<String>,
     /// Workers that would keep more than what is permissible if a plan was made now.
-    pub kept: Vec<KeptView>,
+    pub kept: Vec<OverloadedWorkerView>,
 }
 
 /// A worker that would keep more than what is permissible.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KeptView {
+pub struct OverloadedWorkerView {
     /// Which.
     pub worker: WorkerName,
     /// The load that it would keep.
@@ -42,7 +42,7 @@ impl Plans {
         let kept = report.and_then(|report| {
             cluster::explain(&mut planner(), &report, &self.cluster_config()).ok()
         });
-        let kept = kept.into_iter().flatten().map(|kept| KeptView {
+        let kept = kept.into_iter().flatten().map(|kept| OverloadedWorkerView {
             worker: known.members.name_of(kept.worker),
             load: kept.load,
             permissible: kept.permissible,

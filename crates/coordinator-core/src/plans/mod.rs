@@ -3,7 +3,7 @@
 //! Every second the coordinator looks at the loads that servers tell. When workers have been overloaded for a number
 //! of looks in a row, a planner ([`evenkeel_balance::cluster`]) says which cachelets should move where. That
 //! is a *plan*: a value with a number, with what it should lead to and what it costs. What becomes of it depends on
-//! the mode: it is shown and nothing else (`observe`), waits for an operator (`approve`), or is carried out
+//! the mode: it is shown and nothing else (`observe`), waits for an operator (`approve`), or is executed
 //! (`automatic`).
 //!
 //! ```text
@@ -21,7 +21,7 @@
 //! At most one plan is open. It is saved, and goes on under another coordinator; those that are over are kept to be
 //! shown, with what was measured before and after.
 //!
-//! Moves within a server are not carried out: it finds them by itself and makes them without copying.
+//! Moves within a server are not executed: it finds them by itself and makes them without copying.
 
 mod explain;
 mod look;
@@ -45,7 +45,7 @@ use crate::members::Members;
 use crate::migrating::Migrations;
 
 pub use evenkeel_balance::cluster::Hold;
-pub use explain::{KeptView, PlansExplained};
+pub use explain::{OverloadedWorkerView, PlansExplained};
 pub use plan::{MoveState, Plan, PlanMove, PlanState, WorkerChange};
 pub use refusal::PlanRefusal;
 pub use settings::{PlanMode, PlanSettings};
@@ -145,7 +145,7 @@ impl Plans {
         &self.saved
     }
 
-    /// The open plan and the last [`PLANS_MAX`](crate::limits::PLANS_MAX) that are over, newest first, at most so many.
+    /// The open plan and the last [`PLANS_MAX`](crate::limits::PLANS_MAX) that are over, newest first, at most this many.
     pub(crate) fn view(&self, most: usize) -> PlansView {
         let all = self.saved.open.iter().chain(self.over.iter().rev());
         PlansView {
@@ -187,7 +187,7 @@ impl Plans {
     }
 }
 
-/// What plans are made of, and carried out in.
+/// What plans are made of, and executed in.
 pub(crate) struct Cluster<'a> {
     pub(crate) members: &'a Members,
     pub(crate) loads: &'a ClusterLoads,

@@ -14,7 +14,7 @@ use crate::members::WorkerName;
 pub enum PlanState {
     /// It was made, and nobody has said anything to it.
     Proposed,
-    /// It is to be carried out.
+    /// It is to be executed.
     Approved,
     /// Its moves are being made.
     Running,

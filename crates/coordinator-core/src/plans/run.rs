@@ -1,4 +1,4 @@
-//! Carrying a plan out, a few moves at a time, and giving it up.
+//! Executing a plan, a few moves at a time, and giving it up.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -89,7 +89,7 @@ impl Plans {
     }
 
     /// Migrations have come to their ends.
-    pub(crate) fn hear_ends(&mut self, now: Instant, ends: Vec<End>) {
+    pub(crate) fn handle_ends(&mut self, now: Instant, ends: Vec<End>) {
         for end in ends {
             if end.end == MigrationEnd::Moved {
                 self.moved_at.insert(end.cachelet, now);

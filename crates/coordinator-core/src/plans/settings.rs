@@ -17,7 +17,7 @@ pub enum PlanMode {
     Observe,
     /// They wait until an operator approves them.
     Approve,
-    /// They are carried out.
+    /// They are executed.
     #[default]
     Automatic,
 }
@@ -47,7 +47,7 @@ impl core::str::FromStr for PlanMode {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = PlanMode::ALL.into_iter().find(|mode| mode.as_str() == text);
-        known.ok_or_else(|| format!("{text:?} is none of observe, approve, automatic"))
+        known.ok_or_else(|| format!("{text:?} is not one of observe, approve, automatic"))
     }
 }
 

@@ -208,7 +208,7 @@ impl Scale {
         let Some(listed) = &seen.listed else {
             return format!("{why}: waits until the actuator says what it runs");
         };
-        self.hear_names(listed);
+        self.handle_names(listed);
         let room = settings.max.saturating_sub(seen.servers());
         let more = settings.step.min(room).saturating_sub(1);
         let name = self.start(more);
@@ -216,7 +216,7 @@ impl Scale {
     }
 
     /// A leader whose state was lost has named servers, too.
-    fn hear_names(&mut self, listed: &BTreeMap<String, String>) {
+    fn handle_names(&mut self, listed: &BTreeMap<String, String>) {
         let numbers = listed.keys().filter_map(|name| self.number_of(name));
         self.named = numbers.fold(self.named, u64::max);
     }
@@ -237,7 +237,7 @@ impl Scale {
             return format!("{why}, but the actuator runs no server of the ring");
         };
         let (name, address) = (name.clone(), address.clone());
-        self.hear_names(listed);
+        self.handle_names(listed);
         let why = format!("{why}: {name} leaves");
         self.enter(Phase::Draining {
             name,

@@ -5,7 +5,7 @@ use core::time::Duration;
 /// Distance of decisions that no act asks for.
 pub const LOOK: Duration = Duration::from_secs(1);
 
-/// What is measured in a slot of a ring is used for so many slots. In one in which the ring changes nothing is measured, and the one after it
+/// What is measured in a slot of a ring is used for this many slots. In one in which the ring changes nothing is measured, and the one after it
 /// has to end.
 pub const MEASURED_SLOTS: u32 = 3;
 
@@ -41,7 +41,7 @@ pub const BACK_OFF: Duration = Duration::from_secs(60);
 /// Longest such wait: an actuator that works again is noticed within half an hour.
 pub const BACK_OFF_MAX: Duration = Duration::from_secs(30 * 60);
 
-/// For so long a ring may refuse to begin with a server, because it is changing or a proxy is unknown. Then the change is given up.
+/// For this long a ring may refuse to begin with a server, because it is changing or a proxy is unknown. Then the change is given up.
 pub const ORDER_WITHIN: Duration = Duration::from_secs(10 * 60);
 
 /// Wait before an actuator that could not stop a server is asked again.

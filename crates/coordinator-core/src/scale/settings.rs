@@ -20,7 +20,7 @@ pub enum ScaleMode {
     Observe,
     /// They wait until an operator approves them.
     Approve,
-    /// They are carried out.
+    /// They are executed.
     Automatic,
 }
 
@@ -240,6 +240,6 @@ impl core::str::FromStr for ScaleMode {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = ScaleMode::ALL.into_iter().find(|it| it.as_str() == text);
-        known.ok_or_else(|| format!("{text:?} is none of off, observe, approve, automatic"))
+        known.ok_or_else(|| format!("{text:?} is not one of off, observe, approve, automatic"))
     }
 }

@@ -380,7 +380,7 @@ impl Account {
         of_most.saturating_sub(self.server_ms)
     }
 
-    /// Time has passed with so many servers.
+    /// Time has passed with this many servers.
     pub(super) fn count(&mut self, now: Instant, servers: usize, would: i64) {
         let since = self.counted_until.replace(now).unwrap_or(now);
         let passed = u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX);

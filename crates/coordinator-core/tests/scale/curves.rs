@@ -78,7 +78,7 @@ fn settings() -> ScaleSettings {
     }
 }
 
-/// So many servers meet a load for some seconds: requests per second at each.
+/// This many servers meet a load for some seconds: requests per second at each.
 fn run(servers: usize, seconds: u64, load: impl FnMut(u64) -> f64) -> Run {
     run_with(settings(), servers, seconds, load)
 }

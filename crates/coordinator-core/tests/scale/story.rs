@@ -18,7 +18,7 @@ pub struct Story {
 }
 
 impl Story {
-    /// So many servers, of which all but the first are the actuator's: `p-1` and so on.
+    /// This many servers, of which all but the first are the actuator's: `p-1` and so on.
     pub fn of(servers: usize) -> Story {
         let settings = ScaleSettings {
             mode: ScaleMode::Automatic,

@@ -1,6 +1,6 @@
 //! Leaders, the place where they save, an actuator and a ring.
 //!
-//! A tick is half a minute; acts take no time. Whoever leads by the newest token can save, and orders of a ring are saved with the rest.
+//! A tick is half a minute; acts take no time. The leader by the newest token can save, and orders of a ring are saved with the rest.
 //! What an actuator is asked can be done, fail, be done without an answer, or be done much later.
 
 use evenkeel_coordinator_core::scale::{
@@ -308,7 +308,7 @@ impl World {
     }
 
     /// The actuator does something, be it asked now or long ago.
-    fn carry_out(&mut self, act: &Act) {
+    fn execute(&mut self, act: &Act) {
         match act {
             Act::Start { name } => {
                 let number = name.strip_prefix("m-").and_then(|it| it.parse().ok());
@@ -332,7 +332,7 @@ impl World {
         let Some(act) = self.leaders[at].act.take() else {
             return;
         };
-        self.carry_out(&act);
+        self.execute(&act);
         let leader = &mut self.leaders[at];
         leader.outcome = Some(match &act {
             Act::Start { name } => Outcome::Started {
@@ -400,7 +400,7 @@ impl World {
                         let (act, _) = world.weigh(at, Load::High, scope);
                         world.leaders.remove(at);
                         if let Some(act) = act {
-                            world.carry_out(&act);
+                            world.execute(&act);
                         }
                     },
                 );
@@ -421,7 +421,7 @@ impl World {
                             world.failures -= 1;
                             world.leaders[at].act = None;
                             world.leaders[at].outcome = Some(fails(act));
-                            world.carry_out(act);
+                            world.execute(act);
                         },
                     );
                 }
@@ -467,7 +467,7 @@ impl World {
         if let Some(late) = &self.late {
             push(format!("{late:?} is done at last"), &|world| {
                 world.late = None;
-                world.carry_out(late);
+                world.execute(late);
             });
         }
         if self.deaths > 0 && self.unreached.is_none() {
@@ -527,7 +527,7 @@ impl World {
     fn stays_wrong(&self, scope: &Scope) -> Option<String> {
         let mut world = self.clone();
         if let Some(late) = world.late.take() {
-            world.carry_out(&late);
+            world.execute(&late);
         }
         world.leaders.retain(|leader| leader.token == world.token);
         if world.leaders.is_empty() {
@@ -539,7 +539,7 @@ impl World {
             for _ in 0..3 {
                 world.decide(0, Load::Fine, scope);
                 world.answer(0, scope);
-                world.settle_ring();
+                world.finish_ring();
             }
             if world.wrong.is_some() {
                 return world.wrong;
@@ -553,7 +553,7 @@ impl World {
         Some(format!("it stays wrong: {phase:?}, {ring:?}, {running:?}"))
     }
 
-    fn settle_ring(&mut self) {
+    fn finish_ring(&mut self) {
         let lost = self.unreached.take();
         let running = self.running.clone();
         self.change_ring(0, |ring| {

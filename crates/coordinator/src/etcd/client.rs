@@ -84,7 +84,7 @@ impl Client {
         self.call("/etcdserverpb.KV/Txn", txn).await
     }
 
-    /// A lease of so many seconds; etcd may grant more.
+    /// A lease of this many seconds; etcd may grant more.
     pub(super) async fn grant(&self, ttl: i64) -> Result<Lease, Error> {
         let request = LeaseGrantRequest { ttl };
         self.call("/etcdserverpb.Lease/LeaseGrant", request).await

@@ -326,7 +326,7 @@ impl Etcd {
         Ok(names.collect())
     }
 
-    /// Whether the comparisons held, and the revision in which the operations were carried out.
+    /// Whether the comparisons held, and the revision in which the operations were executed.
     async fn write(
         &self,
         compare: Vec<Compare>,

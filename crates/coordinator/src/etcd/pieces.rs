@@ -194,7 +194,7 @@ mod tests {
     use evenkeel_types::{Instant, Now};
     use serde_json::json;
 
-    /// A state with so many servers, whose names are as long as they may be.
+    /// A state with this many servers, whose names are as long as they may be.
     fn state(servers: u16) -> SavedState {
         let config = CoordinatorConfig {
             initial_servers: usize::from(servers.max(1)),

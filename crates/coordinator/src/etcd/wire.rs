@@ -8,7 +8,7 @@ use prost::{Message, Oneof};
 /// What stands before every answer.
 #[derive(Clone, Message)]
 pub(super) struct ResponseHeader {
-    /// That of the store when the request was carried out.
+    /// That of the store when the request was executed.
     #[prost(int64, tag = "3")]
     pub(super) revision: i64,
 }
@@ -204,7 +204,7 @@ pub(super) struct TxnResponse {
 }
 
 impl TxnResponse {
-    /// That in which it was carried out; 0 if etcd did not say.
+    /// That in which it was executed; 0 if etcd did not say.
     pub(super) fn revision(&self) -> i64 {
         self.header.as_ref().map_or(0, |header| header.revision)
     }

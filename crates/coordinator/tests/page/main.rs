@@ -1,7 +1,5 @@
 //! The web page: that what is checked in is what its sources make, and what a real browser sees of a real cluster.
 
-mod many;
-
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +21,7 @@ const PICTURED_COLUMNS: usize = 240;
 /// Keys beside it.
 const KEYS: usize = 200;
 
-/// Of so many requests one is for another key than the hot one.
+/// Of this many requests one is for another key than the hot one.
 const COLD_ONE_OF: usize = 3;
 
 fn web() -> PathBuf {
@@ -36,11 +34,11 @@ fn is_installed() -> bool {
     installed.is_file()
 }
 
-/// Runs Node.js in `web/` to its end, and gives what it says.
+/// Runs Node.js in `web/` to its end.
 ///
 /// # Panics
 /// When that fails, or Node.js or what it needs is missing.
-fn node(arguments: &[&str]) -> String {
+fn node(arguments: &[&str]) {
     assert!(
         is_installed(),
         "web/node_modules is missing: run scripts/test-deps.sh"
@@ -51,13 +49,12 @@ fn node(arguments: &[&str]) -> String {
         .output();
     let ran =
         ran.expect("node is missing: install the package nodejs, or run scripts/test-deps.sh");
-    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
     assert!(
         ran.status.success(),
-        "node {arguments:?}:\n{said}{}",
+        "node {arguments:?}:\n{}{}",
+        String::from_utf8_lossy(&ran.stdout),
         String::from_utf8_lossy(&ran.stderr)
     );
-    said
 }
 
 /// Looks with the browser, which has to be there.
@@ -66,7 +63,7 @@ fn look(arguments: &[&str]) {
         Path::new("/usr/bin/chromium").is_file(),
         "chromium is missing: install the package chromium, or run scripts/test-deps.sh"
     );
-    print!("{}", node(&[&["browser/look.mjs"], arguments].concat()));
+    node(&[&["browser/look.mjs"], arguments].concat());
 }
 
 #[test]

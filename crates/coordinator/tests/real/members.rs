@@ -461,7 +461,7 @@ fn a_hurried_heartbeat_is_sent_at_once() {
         let _ = sender.send(());
         Report::default()
     };
-    // A server's lease would not let it wait for so long.
+    // A server's lease would not let it wait for this long.
     let config = config(&[running.address], MemberKind::Proxy, 1);
     let (told, registered) = std::sync::mpsc::channel();
     let on_event = move |event| drop(told.send(event));

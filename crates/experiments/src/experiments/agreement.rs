@@ -379,6 +379,6 @@ fn report(experiment: &Experiment, run: &Run, calibrated: &Fit, cases: &[Both]) 
             .collect(),
     });
     report.note("Eight real servers at their own speed would need more processors than load and proxy leave of a small \
-         machine; the toll makes them small, and it is what the model finds.");
+         machine; the service time makes them small, and it is what the model finds.");
     report
 }

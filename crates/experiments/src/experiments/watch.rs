@@ -50,7 +50,7 @@ impl Part {
         }
     }
 
-    /// Adds what was answered in a step that ended so many seconds after the beginning.
+    /// Adds what was answered in a step that ended this many seconds after the beginning.
     fn add(&mut self, sample: &LiveSample, ended: f64) {
         self.seconds += sample.seconds;
         self.moments.push(Moment {
@@ -209,7 +209,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Goes on for so long.
+    /// Goes on for this long.
     ///
     /// # Errors
     /// When a load ends by itself.

@@ -167,7 +167,7 @@ impl Fleet {
         drain.flatten().is_some_and(|drain| drain.may_stop)
     }
 
-    /// Whether so many servers take part, each has its share, all work by the newest map, and nothing moves.
+    /// Whether this many servers take part, each has its share, all work by the newest map, and nothing moves.
     pub fn is_even(&self, servers: usize) -> bool {
         let view = self.servers_view();
         let is_even = view.is_some_and(|view| is_even(&view, servers, self.plan.workers));
@@ -209,7 +209,7 @@ impl Fleet {
             .boot)
     }
 
-    /// Orders that a cachelet move to a worker, with at most so many bytes copied in a second; 0 for no limit.
+    /// Orders that a cachelet move to a worker, with at most this many bytes copied in a second; 0 for no limit.
     ///
     /// # Errors
     /// When the coordinator refuses.
@@ -328,7 +328,7 @@ impl Fleet {
     }
 }
 
-/// Whether so many servers take part, shares of their workers differ by one cachelet at most, nobody owns too much, and
+/// Whether this many servers take part, shares of their workers differ by one cachelet at most, nobody owns too much, and
 /// all work by the newest map.
 fn is_even(view: &ServersView, servers: usize, workers: u16) -> bool {
     let taking_part = view

@@ -28,7 +28,7 @@ pub const PIPELINE: usize = 256;
 /// Distance of looks whether a load has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The loads of workers are asked for so long before a trial ends: they fade from then on.
+/// The loads of workers are asked for this long before a trial ends: they fade from then on.
 const LOOK_BEFORE_END: Duration = Duration::from_millis(100);
 
 /// What the requests are.
@@ -88,7 +88,7 @@ impl LoadSpec {
         }
     }
 
-    /// Starts so many requests a second, of all targets together, for so long or until they are stopped.
+    /// Starts this many requests a second, of all targets together, for this long or until they are stopped.
     pub(crate) fn start(
         &self,
         targets: &[Target],
@@ -216,7 +216,7 @@ pub struct LoadedFleet<'f> {
 }
 
 impl LoadedFleet<'_> {
-    /// Starts so many requests a second through all proxies, for so long or until they are stopped.
+    /// Starts this many requests a second through all proxies, for this long or until they are stopped.
     pub(crate) fn start(
         &self,
         requests_per_second: f64,

@@ -1,11 +1,11 @@
 //! Many small servers on one machine, real processes all of them, and the proxies before them.
 //!
 //! ```text
-//!  generator ──> proxies ──> servers, each with a toll on its keys
+//!  generator ──> proxies ──> servers, each with a service time for its keys
 //!                   └────── coordinator: the map, hot keys on or off
 //! ```
 //!
-//! What makes a server small is its *toll*, a time that it spends on each key besides what serving it
+//! What makes a server small is its *service time*, a time that it spends on each key besides what serving it
 //! takes; see [`Smallness`]. Reports say what it was.
 
 mod change;
@@ -16,7 +16,7 @@ mod watch;
 
 pub(crate) use load::look;
 pub use load::{LoadSpec, LoadedFleet, PIPELINE};
-pub use phases::Deeds;
+pub use phases::BalancingCounts;
 pub use watch::Watched;
 
 use anyhow::{Context, ensure};
@@ -46,7 +46,7 @@ pub const SERVERS_MAX: usize = 64;
 pub enum Smallness {
     /// Nothing: it is as fast as the machine.
     Not,
-    /// It sleeps so long for each key, one after the other: a server that needs this time and takes nearly no
+    /// It sleeps this long for each key, one after the other: a server that needs this time and takes nearly no
     /// processor time, so that dozens are busy on a few cores.
     Clock {
         /// Nanoseconds for each key.
@@ -55,7 +55,7 @@ pub enum Smallness {
 }
 
 impl Smallness {
-    /// Servers of about so many keys a second.
+    /// Servers of about this many keys a second.
     pub fn of_capacity(keys_per_second: u64) -> Smallness {
         Smallness::Clock {
             nanos_per_key: 1_000_000_000 / keys_per_second.max(1),
@@ -113,7 +113,7 @@ pub struct FleetPlan {
     pub workers: u16,
     /// What makes them small.
     pub smallness: Smallness,
-    /// So many of them, the first, are half as fast as the others.
+    /// This many of them, the first, are half as fast as the others.
     pub slow_servers: usize,
     /// Memory of each, in megabytes.
     pub memory_mb: usize,
@@ -372,13 +372,13 @@ impl Cluster {
     }
 }
 
-/// A client of the coordinator there that bears a machine with much else to do: to save a setting takes a disk.
+/// A client of the coordinator there that tolerates a machine with much else to do: to save a setting takes a disk.
 pub(crate) fn api_of(coordinator: &str) -> anyhow::Result<ApiClient> {
     let api = ApiClient::new(coordinator).context("reading the coordinator's address")?;
     Ok(api.with_timeout(READY_DEADLINE))
 }
 
-/// Waits until so many servers work by one map.
+/// Waits until this many servers work by one map.
 pub(crate) fn wait_for_map(api: &ApiClient, servers: usize) -> anyhow::Result<()> {
     let end = Instant::now() + READY_DEADLINE;
     loop {
@@ -410,7 +410,7 @@ impl Small {
         coordinator: Option<&str>,
         cores: &[usize],
     ) -> anyhow::Result<Small> {
-        let toll = match plan.smallness {
+        let service_time = match plan.smallness {
             Smallness::Not => None,
             Smallness::Clock { nanos_per_key } => Some(nanos_per_key.to_string()),
         };
@@ -430,8 +430,8 @@ impl Small {
         let relayed = relay.as_ref().map(|relay| relay.address.to_string());
         let coordinator = relayed.as_deref().or(coordinator);
         let mut arguments = vec!["-m", &memory];
-        if let Some(nanos) = &toll {
-            arguments.extend(["--test-toll", nanos]);
+        if let Some(nanos) = &service_time {
+            arguments.extend(["--test-service-time", nanos]);
         }
         if let Some(address) = coordinator {
             arguments.extend(["--coordinator", address, "--name", name]);

@@ -14,7 +14,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What servers have done since their start, or in some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deeds {
+pub struct BalancingCounts {
     /// Intervals by the phase that had to act.
     pub intervals: PhaseCounts,
     /// Keys that became replicated.
@@ -45,7 +45,7 @@ impl Fleet {
     ///
     /// # Errors
     /// When one does not answer.
-    pub fn deeds(&self) -> anyhow::Result<Deeds> {
+    pub fn balancing(&self) -> anyhow::Result<BalancingCounts> {
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .timeout_global(Some(ANSWER_TIMEOUT))
             .build()
@@ -54,12 +54,12 @@ impl Fleet {
             let admin = small.admin?;
             Some((&small.server, format!("http://{admin}/api/v1/balance")))
         });
-        let deeds = shown.map(|(server, url)| {
+        let balancing = shown.map(|(server, url)| {
             let answer = agent.get(&url).call();
             let balance: Balance = answer
                 .and_then(|mut answer| answer.body_mut().read_json())
                 .with_context(|| format!("asking {url}"))?;
-            Ok(Deeds {
+            Ok(BalancingCounts {
                 intervals: balance.intervals,
                 promoted: server.stats("evenkeel")?.number("hot_keys_promoted")?,
                 lent: balance.counts.moves,
@@ -68,8 +68,8 @@ impl Fleet {
             })
         });
         let moved = self.moved_between_servers()?;
-        let deeds = deeds.sum::<anyhow::Result<Deeds>>()?;
-        Ok(Deeds { moved, ..deeds })
+        let balancing = balancing.sum::<anyhow::Result<BalancingCounts>>()?;
+        Ok(BalancingCounts { moved, ..balancing })
     }
 
     /// Cachelets that have passed from one server to another.
@@ -85,27 +85,27 @@ impl Fleet {
     }
 }
 
-impl Sum for Deeds {
-    fn sum<I: Iterator<Item = Deeds>>(all: I) -> Deeds {
-        all.fold(Deeds::default(), |sum, deeds| {
-            sum.with(deeds, |sum, more| sum + more)
+impl Sum for BalancingCounts {
+    fn sum<I: Iterator<Item = BalancingCounts>>(all: I) -> BalancingCounts {
+        all.fold(BalancingCounts::default(), |sum, balancing| {
+            sum.with(balancing, |sum, more| sum + more)
         })
     }
 }
 
 /// What was done since.
-impl Sub for Deeds {
-    type Output = Deeds;
+impl Sub for BalancingCounts {
+    type Output = BalancingCounts;
 
-    fn sub(self, before: Deeds) -> Deeds {
+    fn sub(self, before: BalancingCounts) -> BalancingCounts {
         self.with(before, u64::saturating_sub)
     }
 }
 
-impl Deeds {
-    fn with(self, other: Deeds, join: impl Fn(u64, u64) -> u64) -> Deeds {
+impl BalancingCounts {
+    fn with(self, other: BalancingCounts, join: impl Fn(u64, u64) -> u64) -> BalancingCounts {
         let (one, two) = (self.intervals, other.intervals);
-        Deeds {
+        BalancingCounts {
             intervals: PhaseCounts {
                 idle: join(one.idle, two.idle),
                 replicating: join(one.replicating, two.replicating),
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn deeds_of_servers_are_summed_and_those_before_taken_off() {
-        let of = |count: u64| Deeds {
+        let of = |count: u64| BalancingCounts {
             intervals: PhaseCounts {
                 idle: count,
                 replicating: 2 * count,
@@ -138,7 +138,7 @@ mod tests {
             sent_home: 7 * count,
             moved: 8 * count,
         };
-        let sum: Deeds = [of(1), of(10)].into_iter().sum();
+        let sum: BalancingCounts = [of(1), of(10)].into_iter().sum();
         assert_eq!(sum, of(11));
         assert_eq!(sum - of(1), of(10));
     }

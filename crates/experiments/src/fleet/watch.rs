@@ -16,7 +16,7 @@ pub struct Watched {
 }
 
 impl LoadedFleet<'_> {
-    /// Puts so many requests a second on the fleet, makes other keys hot once, and counts what each server has served
+    /// Puts this many requests a second on the fleet, makes other keys hot once, and counts what each server has served
     /// every `step` from `before` that until `after` it.
     ///
     /// # Errors

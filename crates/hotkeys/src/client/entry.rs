@@ -27,7 +27,7 @@ pub(super) struct Entry {
     /// Answers to reads sent before this cannot be compared with what was shown.
     pub fence: u64,
     /// The newest answer whose value could be kept.
-    pub kept: Option<Kept>,
+    pub kept: Option<CachedAnswer>,
     /// Reads of the key sent while the entry existed and not yet released.
     pub in_flight: u32,
     /// Replicas besides the home's copy.
@@ -41,13 +41,13 @@ pub(super) struct Entry {
 /// An answer that is kept.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
-pub(super) struct Kept {
+pub(super) struct CachedAnswer {
     pub seen: Seen,
     /// `Some` of a hit.
     pub value: Option<Arc<[u8]>>,
 }
 
-impl Kept {
+impl CachedAnswer {
     pub fn len(&self) -> usize {
         self.value.as_ref().map_or(0, |value| value.len())
     }
@@ -129,7 +129,7 @@ impl Entry {
 
     /// Bytes of what is kept.
     pub fn kept_len(&self) -> usize {
-        self.kept.as_ref().map_or(0, Kept::len)
+        self.kept.as_ref().map_or(0, CachedAnswer::len)
     }
 
     /// What to show in the place of an answer that is older than the floor, if it is kept.
@@ -139,7 +139,7 @@ impl Entry {
         answer: Option<Seen>,
         floor: Seen,
         uncompared: bool,
-    ) -> Option<Kept> {
+    ) -> Option<CachedAnswer> {
         let kept = self.kept.as_ref()?;
         let is_older = answer.is_some_and(|seen| seen < floor);
         let is_enough = kept.seen >= floor || uncompared;
@@ -151,7 +151,7 @@ impl Entry {
             && ticket.number >= self.fence;
         // A copy has no misses of its own: that it has nothing says nothing of the key.
         let is_found = ticket.suffix == 0 || answer.is_some_and(|seen| !seen.is_miss);
-        (counts && is_found).then(|| Kept {
+        (counts && is_found).then(|| CachedAnswer {
             seen: kept.seen,
             value: kept.value.clone(),
         })

@@ -5,7 +5,7 @@ use core::time::Duration;
 use evenkeel_types::{Instant, KeyHash};
 
 use super::ClientLeases;
-use super::entry::Kept;
+use super::entry::CachedAnswer;
 
 /// What is known of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl ClientLeases {
         Some(Known {
             gamma: entry.gamma,
             leased_for: entry.lease_until.since(now),
-            kept_len: entry.kept.as_ref().map(Kept::len),
+            kept_len: entry.kept.as_ref().map(CachedAnswer::len),
         })
     }
 }

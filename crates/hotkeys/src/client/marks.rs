@@ -5,7 +5,7 @@ use evenkeel_types::KeyHash;
 use super::entry::Entry;
 use super::ticket::Connection;
 
-/// Who has written or was shown what is remembered in so many classes of connection and key together.
+/// Who has written or was shown what is remembered in this many classes of connection and key together.
 pub(super) const PAIR_CLASSES: usize = 4096;
 
 /// The writes of each class of connection and key. Classes are shared by chance, which costs reads at the home and nothing else.

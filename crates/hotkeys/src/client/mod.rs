@@ -14,7 +14,7 @@
 //! client remembers for each leased key the newest version that it has *shown* to any connection. Each
 //! read is compared with the newest that was known when it was sent; if anything of the key was shown to its
 //! connection since then, with the newest that is known. In the place of an answer below that the newest value is shown that
-//! the client was answered, which it keeps (`kept.rs`); where it is not kept, the home is asked again
+//! the client was answered, which it keeps (`newest_value.rs`); where it is not kept, the home is asked again
 //! (a *second question*, whose answer is final). Nothing is built on which copy was asked. What
 //! follows is why that suffices.
 //!
@@ -76,9 +76,9 @@ mod answer;
 #[cfg(test)]
 mod canonical;
 mod entry;
-mod kept;
 mod known;
 mod marks;
+mod newest_value;
 #[cfg(test)]
 mod tests;
 mod ticket;
@@ -91,8 +91,8 @@ use evenkeel_types::{Epoch, Instant, KeyHash};
 pub use answer::Answer;
 #[cfg(test)]
 pub(crate) use canonical::Canonical;
-pub use kept::{KEPT_BYTES_MAX, KEPT_VALUE_LEN_MAX};
 pub use known::Known;
+pub use newest_value::{KEPT_BYTES_MAX, KEPT_VALUE_LEN_MAX};
 pub use ticket::{Connection, Grant, ReadTicket, Route, Verdict, WriteTicket};
 
 use answer::Seen;
@@ -115,7 +115,7 @@ pub const LEASE_MARGIN_DIVISOR: u32 = 20;
 /// A home that is more burdened than a shadow server by this part gives turns away. By less two servers differ by chance.
 const OVERBURDENED_DIVISOR: usize = 5;
 
-/// Keys are written and forgotten in so many classes, by hash: a grant is refused because of any key
+/// Keys are written and forgotten in this many classes, by hash: a grant is refused because of any key
 /// of its class. At 1,000 writes a second through one worker and a millisecond for an answer that is
 /// one grant in a thousand.
 const CLASSES: usize = 1024;
@@ -371,7 +371,7 @@ impl ClientLeases {
             entry.newest = Seen::default();
         }
         note(&mut self.shown, class, number);
-        self.settle(now, i, &ticket);
+        self.end_read(now, i, &ticket);
         match kept {
             None => Verdict::Show,
             Some(kept) => Verdict::ShowKept(kept.seen.answer(), kept.value),
@@ -381,7 +381,7 @@ impl ClientLeases {
     /// Gives up a read that the application gets no answer of a server for. O(log entries).
     pub fn abandon(&mut self, now: Instant, ticket: ReadTicket) {
         if let Ok(i) = self.position(ticket.hash) {
-            self.settle(now, i, &ticket);
+            self.end_read(now, i, &ticket);
         }
     }
 
@@ -552,7 +552,7 @@ impl ClientLeases {
     }
 
     /// A read is no longer in flight.
-    fn settle(&mut self, now: Instant, i: usize, ticket: &ReadTicket) {
+    fn end_read(&mut self, now: Instant, i: usize, ticket: &ReadTicket) {
         let entry = &mut self.entries[i];
         entry.in_flight -= u32::from(ticket.counted);
         if entry.is_over(now) {

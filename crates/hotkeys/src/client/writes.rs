@@ -1,7 +1,7 @@
 //! Who has written what, so that everybody sees his own writes.
 //!
 //! A write whose answer tells its version, and whose value can be kept, is known to the client once it is answered, like an answer
-//! that it has read: what is older is not shown to whoever asks later, nor to who has written, who may have asked before the answer
+//! that it has read: what is older is not shown to anyone who asks later, nor to who has written, who may have asked before the answer
 //! came: his reads are judged when their turn comes, which is after the write's. So they need not go home. Of any other
 //! write nobody knows what the copies lack. Behind it reads of its connection go home, on the connection on which the write went,
 //! until the home has granted a lease to one of them, whose answer is known; and if it turns out only from its answer that a write is
@@ -58,7 +58,7 @@ impl ClientLeases {
         }
     }
 
-    /// The home has carried a write out and told what is there since: a hit, or a miss with a version. `len` and `value` are as for
+    /// The home has executed a write and told what is there since: a hit, or a miss with a version. `len` and `value` are as for
     /// [`ClientLeases::keep`].
     pub fn write_answered(
         &mut self,

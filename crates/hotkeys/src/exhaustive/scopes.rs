@@ -381,7 +381,7 @@ pub(super) const SCOPES: &[Scope] = &[
         moves: &[Event::MapChanged],
         ..PLAIN
     },
-    // A proxy's connection breaks; what it sent may still be carried out.
+    // A proxy's connection breaks; what it sent may still be executed.
     Scope {
         name: "connections",
         wires_are_slow: true,

@@ -21,7 +21,7 @@ const REPLICATED_MAX: usize = COUNTERS / 2;
 
 const _: () = assert!(REPLICATED_MAX <= crate::client::CSM_ENTRIES_MAX);
 
-/// Most keys that one worker replicates at a time before so many servers: 64 before up to 8, 256 before 32 and more.
+/// Most keys that one worker replicates at a time before this many servers: 64 before up to 8, 256 before 32 and more.
 pub(super) fn replicated_max(servers: usize) -> usize {
     (REPLICATED_PER_SERVER * servers).clamp(REPLICATED_MIN, REPLICATED_MAX)
 }
@@ -32,7 +32,7 @@ pub enum PlainMode {
     /// Nothing is counted.
     #[default]
     Off,
-    /// They are found and reported; every request is carried out as if they were not.
+    /// They are found and reported; every request is executed as if they were not.
     Observe,
     /// They are replicated.
     On,

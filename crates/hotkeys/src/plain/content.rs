@@ -11,7 +11,7 @@ pub const NAME_PREFIX_LEN: usize = Kind::Replica.prefix_len();
 pub const REPLICA_VALUE_LEN_MAX: usize = 256 << 10;
 
 /// What the name of a replica begins with; the key follows. Different for different contents: it is a
-/// hash of value and client flags of 128 bits (XXH3). Accidents do not happen at that length. Whoever
+/// hash of value and client flags of 128 bits (XXH3). Accidents do not happen at that length. Anyone who
 /// makes two values of equal hash on purpose can read one for the other, of keys that he may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamePrefix([u8; NAME_PREFIX_LEN]);

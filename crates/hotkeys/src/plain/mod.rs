@@ -5,7 +5,7 @@
 //! or anybody else might do. Two ideas carry everything:
 //!
 //! - **Replicas never change.** A replica is stored under the name of its content, a hash of value and
-//!   flags in front of the key ([`NamePrefix`]). Whoever wrote it, whenever it arrived, however long it
+//!   flags in front of the key ([`NamePrefix`]). No matter who wrote it, when it arrived, however long it
 //!   was forgotten on a server that was cut off: what is found under a name is that content. Nothing has
 //!   to be invalidated, fenced or ordered. What is no longer asked for expires
 //!   ([`REPLICA_EXPTIME_SECS`]). Proxies share replicas without knowing of each other.
@@ -84,7 +84,7 @@ use evenkeel_placement::renaming::plain_shadows;
 /// being old, short enough that ten contents of a key that is written every second are all there are.
 pub const REPLICA_EXPTIME_SECS: u32 = 10;
 
-/// A copy is stored again by whoever stored it once half of its life is over, so that nobody misses it.
+/// A copy is stored again by anyone who stored it once half of its life is over, so that nobody misses it.
 const REFILL_AFTER: Duration = Duration::from_secs(REPLICA_EXPTIME_SECS as u64 / 2);
 
 /// How long a copy is left alone after its server failed it, and how long one question after an unknown
@@ -446,7 +446,7 @@ impl PlainHotKeys {
         let Some(entry) = self.entry(hash, key) else {
             return next;
         };
-        let told = Truth::told(found, sent_at, entry.truth.as_ref());
+        let told = Truth::learned(found, sent_at, entry.truth.as_ref());
         let is_behind_writes = sent_at > entry.wrote_at;
         let Some(told) = told.filter(|_| is_current && is_behind_writes) else {
             entry.truth = None;

@@ -103,7 +103,7 @@ pub(super) struct Truth {
 impl Truth {
     /// What the home says by its answer to a read that was sent then. `before` is what it has said
     /// before on the same connection. `None` if it does not say what the key's content is.
-    pub fn told(found: Found<'_>, sent_at: Instant, before: Option<&Truth>) -> Option<Truth> {
+    pub fn learned(found: Found<'_>, sent_at: Instant, before: Option<&Truth>) -> Option<Truth> {
         let (content, cas, recaching) = match found {
             Found::Value {
                 flags,
@@ -199,7 +199,7 @@ mod tests {
                 cas: Version(cas),
                 recaching: Recaching::No,
             };
-            Truth::told(found, Instant::from_millis(20), before)
+            Truth::learned(found, Instant::from_millis(20), before)
         };
         let again = told(7, Some(&before)).unwrap();
         assert!(before.agrees_with(&again));

@@ -5,7 +5,7 @@
 //! The paper updates all copies by two-phase commit and lets every access to the key wait meanwhile
 //! (section 3.4). Here, too:
 //!
-//! 1. A write is carried out at the home at once, and its answer is *held*. So are the answers to whatever
+//! 1. A write is executed at the home at once, and its answer is *held*. So are the answers to whatever
 //!    else the home is asked of the key, reads and failed writes included. No lease is granted, and every
 //!    shadow worker is told to *block* its replica: to serve nothing.
 //! 2. When all have confirmed that (`Prepared`), or when the last lease is over (`LeasesOver`), the held
@@ -51,13 +51,13 @@
 //!   former home granted its last one before it let go of the key, and a map that gives the key to
 //!   another is made only after that. That a value is lost is an operation like a delete; its point is the
 //!   end of that time.
-//! - **A connection that closes** while an answer is held loses the answer. The write was carried out.
+//! - **A connection that closes** while an answer is held loses the answer. The write was executed.
 //!
 //! # What was rejected
 //!
 //! To hold the *command* instead of its answer, and to answer reads from the old value meanwhile. Reads at the
 //! home would not wait, but every connection that shares an ordered stream with a writer would, which behind
-//! proxies is all of them. It needs a queue of commands that are carried out later, by another map
+//! proxies is all of them. It needs a queue of commands that are executed later, by another map
 //! perhaps, with a bound of its own beyond which writes are refused. Held answers are in the order of their
 //! connection and count as what its client has not read, so that the bounds which are there suffice.
 //!
@@ -127,7 +127,7 @@ impl HotKeys {
     }
 
     /// Tells that everything before happened by now at the latest. To be called before anything else
-    /// happens at that time, by whoever reads the clock less often than before each call: then a call came
+    /// happens at that time, by anyone who reads the clock less often than before each call: then a call came
     /// later than it was told, perhaps by as long as the process was stopped.
     #[inline]
     pub fn handle_turn(&mut self, now: Instant) {

@@ -4,7 +4,7 @@
 //! # Why no client reads what is more than a lease old
 //!
 //! γ is told only when every shadow worker has confirmed some value. Each has all changes, then, but those since a time that is
-//! known: when the oldest write was carried out that it has not confirmed. The lease ends within its length of the earliest of these
+//! known: when the oldest write was executed that it has not confirmed. The lease ends within its length of the earliest of these
 //! times; of that time, or of the grant where no copy lacks anything. Whatever a copy serves until then was replaced later than that,
 //! whatever happens to it afterwards: a write that it never hears of, a connection that breaks, the death of this server.
 //!
@@ -52,8 +52,8 @@ use crate::client::Grant;
 use crate::config::{ConfigError, HotKeysConfig, Mode, sampling_for};
 use crate::log::Log;
 use crate::popularity::{SLOT, Sampler};
-use crate::replication::{Errand, LINK_RETRY};
 pub use crate::replication::{HoldId, PropagationTag};
+use crate::replication::{LINK_RETRY, ReplicaOp};
 use crate::ssm::{Filter, Slot, Table};
 use crate::state::{Event, State, Transitions, no_transitions};
 use evenkeel_balance::load::{BYTES_PER_REQUEST, LoadAverage, Trigger};
@@ -94,7 +94,7 @@ pub struct ReadAdvice {
 }
 
 impl ReadAdvice {
-    /// What a client makes of it, of a home whose leases are so long; `None` without a lease.
+    /// What a client makes of it, of a home whose leases are this long; `None` without a lease.
     pub fn grant(&self, lease: Duration) -> Option<Grant> {
         (self.gamma > 0).then(|| Grant {
             gamma: self.gamma,
@@ -169,7 +169,7 @@ pub struct HotKeysStats {
     /// Keys that would have got replicas, had the mode not been [`Mode::Observe`].
     pub would_promote: u64,
     /// For each write to a replicated key (or several that followed each other closely): the time from
-    /// when it was carried out until every replica was known to have it.
+    /// when it was executed until every replica was known to have it.
     pub copies_behind: Ages,
     /// Such writes of which that was never known: the replicas were given up before.
     pub copies_unconfirmed: u64,
@@ -258,7 +258,7 @@ struct Work {
 }
 
 impl Work {
-    /// Adds so many requests with a value of so many bytes each, or the bytes alone of one that is counted already.
+    /// Adds this many requests with a value of this many bytes each, or the bytes alone of one that is counted already.
     #[inline]
     fn add(&mut self, requests: u64, bytes: usize) {
         self.requests += requests;
@@ -412,13 +412,13 @@ impl HotKeys {
         self.replica_reads.add(1, bytes);
     }
 
-    /// Tells of an order of another home about its replica: a store of so many bytes, or anything else with 0. Such work
+    /// Tells of an order of another home about its replica: a store of this many bytes, or anything else with 0. Such work
     /// is load like any other, but no reason to divert some: more replicas would be more of it.
     pub fn handle_replica_order(&mut self, bytes: usize) {
         self.replica_orders.add(1, bytes);
     }
 
-    /// Tells that this worker had nothing to do for so long. A worker that tells of nothing is taken for
+    /// Tells that this worker had nothing to do for this long. A worker that tells of nothing is taken for
     /// busy.
     #[inline]
     pub fn handle_slept(&mut self, time: Duration) {
@@ -466,7 +466,7 @@ impl HotKeys {
         if !replication.is_some_and(|replication| replication.rests(now)) {
             self.enqueue(tag.slot);
         }
-        self.settle(now, tag.slot);
+        self.advance(now, tag.slot);
     }
 
     /// Tells that a shadow worker has refused what a message asked for: it has no room, or it holds
@@ -581,8 +581,8 @@ impl HotKeys {
         self.update_sampler();
     }
 
-    /// Samples less, in parts of what is sampled normally, from the next slot on: where so many keys are
-    /// replicated already that other remedies are called. What is no part is ignored.
+    /// Samples less from the next slot on: `ratio` is the part of the normal sampling.
+    /// Values outside 0 to 1 are ignored.
     pub fn set_sampling_ratio(&mut self, ratio: f64) {
         if (0.0..=1.0).contains(&ratio) {
             self.sampling_ratio = ratio;
@@ -638,13 +638,13 @@ impl HotKeys {
                 shadow: i,
             };
             self.next_serial += 1;
-            let errand = match (retired_at, held, gone) {
-                (Some(_), ..) => Errand::Remove,
-                (None, true, _) => Errand::Block,
-                (None, false, true) => Errand::Remove,
-                (None, false, false) => Errand::Store,
+            let op = match (retired_at, held, gone) {
+                (Some(_), ..) => ReplicaOp::Remove,
+                (None, true, _) => ReplicaOp::Block,
+                (None, false, true) => ReplicaOp::Remove,
+                (None, false, false) => ReplicaOp::Store,
             };
-            shadow.depart(tag, round, errand);
+            shadow.depart(tag, round, op);
             let target = shadow.target;
             if let Some(at) = retired_at
                 && !self.outbox.iter().any(|&(other, _)| other == slot)
@@ -659,16 +659,16 @@ impl HotKeys {
                 epoch,
                 tag,
             };
-            return Some(match errand {
-                Errand::Store => {
+            return Some(match op {
+                ReplicaOp::Store => {
                     self.stats.stores += 1;
                     Output::Store(message)
                 }
-                Errand::Block => {
+                ReplicaOp::Block => {
                     self.stats.blocks += 1;
                     Output::Block(message)
                 }
-                Errand::Remove => {
+                ReplicaOp::Remove => {
                     self.stats.removes += 1;
                     Output::Remove(message)
                 }

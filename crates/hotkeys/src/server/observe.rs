@@ -4,7 +4,7 @@
 use evenkeel_types::{Instant, WorkerRef};
 
 use super::HotKeys;
-use crate::log::{Deed, LogEntry};
+use crate::log::{HotKeyAction, LogEntry};
 use crate::popularity::SLOT;
 use crate::ssm::Slot;
 use crate::state::{Event, State};
@@ -18,17 +18,17 @@ impl HotKeys {
         match (spreads(entry.state), spreads(to)) {
             (false, true) => {
                 self.stats.promoted += 1;
-                self.note(now, slot, (Deed::Promoted, event), (0, gamma));
+                self.note(now, slot, (HotKeyAction::Promoted, event), (0, gamma));
             }
             (true, false) => {
                 self.stats.retired += 1;
-                self.note(now, slot, (Deed::Retired, event), (gamma, 0));
+                self.note(now, slot, (HotKeyAction::Retired, event), (gamma, 0));
             }
             _ => {}
         }
     }
 
-    /// Logs that a key gets so many replicas instead of those that it has.
+    /// Logs that a key gets this many replicas instead of those that it has.
     pub(super) fn note_widening(&mut self, now: Instant, slot: Slot, wanted: usize) {
         let gamma = self.table[slot]
             .replication
@@ -37,14 +37,19 @@ impl HotKeys {
         // At most `gamma_max`, which is a byte.
         let wanted = u8::try_from(wanted).unwrap_or(u8::MAX);
         self.stats.widened += 1;
-        self.note(now, slot, (Deed::Widened, Event::Widened), (gamma, wanted));
+        self.note(
+            now,
+            slot,
+            (HotKeyAction::Widened, Event::Widened),
+            (gamma, wanted),
+        );
     }
 
     /// Logs that a key would get replicas.
     pub(super) fn propose(&mut self, now: Instant, slot: Slot, targets: Vec<WorkerRef>) {
         let gamma = u8::try_from(targets.len()).unwrap_or(u8::MAX);
         self.stats.would_promote += 1;
-        let what = (Deed::WouldPromote, Event::Promoted);
+        let what = (HotKeyAction::WouldPromote, Event::Promoted);
         self.note(now, slot, what, (0, gamma));
         self.proposed.insert(slot, targets);
         self.taken_away += self.taken_away_of(slot);
@@ -54,7 +59,7 @@ impl HotKeys {
     pub(super) fn withdraw(&mut self, now: Instant, slot: Slot, event: Event) {
         if let Some(targets) = self.proposed.remove(&slot) {
             let gamma = u8::try_from(targets.len()).unwrap_or(u8::MAX);
-            self.note(now, slot, (Deed::WouldRetire, event), (gamma, 0));
+            self.note(now, slot, (HotKeyAction::WouldRetire, event), (gamma, 0));
         }
     }
 
@@ -75,12 +80,12 @@ impl HotKeys {
         }
     }
 
-    fn note(&mut self, now: Instant, slot: Slot, what: (Deed, Event), gammas: (u8, u8)) {
+    fn note(&mut self, now: Instant, slot: Slot, what: (HotKeyAction, Event), gammas: (u8, u8)) {
         let entry = &self.table[slot];
         self.log.push(LogEntry {
             number: 0,
             at: now,
-            deed: what.0,
+            action: what.0,
             cause: what.1,
             key: entry.key.clone(),
             gamma_before: gammas.0,

@@ -140,7 +140,7 @@ impl HotKeys {
         let entry = &mut self.table[slot];
         entry.popularity.add(weight);
         entry.popularity.see_value(bytes);
-        // Replicas that only unaware clients would have a use for are of none.
+        // Only aware clients can use replicas.
         let may = now >= entry.promote_after && reader != Reader::Unaware;
         if may && self.is_hot(slot) {
             self.promote(now, slot);

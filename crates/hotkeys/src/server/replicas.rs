@@ -53,7 +53,7 @@ impl HotKeys {
     }
 
     /// Moves on if every shadow worker has the newest round.
-    pub(super) fn settle(&mut self, now: Instant, slot: Slot) {
+    pub(super) fn advance(&mut self, now: Instant, slot: Slot) {
         let entry = &mut self.table[slot];
         let Some(replication) = entry.replication.as_mut().filter(|r| r.is_current()) else {
             return;

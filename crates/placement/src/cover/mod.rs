@@ -125,7 +125,7 @@ impl Cover {
     }
 
     /// Chooses, once for each request, who is asked for each key, or for at least `wanted` distinct ones (section
-    /// III-F): the choice ends once so many are covered. No more servers are asked than hold the distinguished copies of all
+    /// III-F): the choice ends once this many are covered. No more servers are asked than hold the distinguished copies of all
     /// keys. `seeds` has a number for each server that differs from all others'
     /// ([`Copies::seeds`](crate::copies::Copies::seeds)).
     ///
@@ -203,7 +203,7 @@ impl Cover {
         self.order.dedup_by_key(|&mut (hash, _)| hash);
     }
 
-    /// Chooses servers until so many keys are covered.
+    /// Chooses servers until this many keys are covered.
     fn bundle(&mut self, seeds: &[u64], wanted: usize) {
         let mut left = wanted.min(self.order.len());
         let mut first = 0;

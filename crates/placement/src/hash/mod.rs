@@ -224,6 +224,6 @@ mod tests {
         assert_eq!("default".parse(), Ok(Hash::OneAtATime));
         assert_eq!("crc".parse(), Ok(Hash::Crc32));
         let error = "sha1".parse::<Hash>().unwrap_err().to_string();
-        assert!(error.starts_with("hash \"sha1\" is none of one_at_a_time, md5,"));
+        assert!(error.starts_with("hash \"sha1\" is not one of one_at_a_time, md5,"));
     }
 }

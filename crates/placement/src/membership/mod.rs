@@ -1,7 +1,7 @@
 //! Which servers a pool has when somebody is asked for them from time to time: a file, or the name
 //! service.
 //!
-//! Whoever is asked may be down, may answer nothing, or may be caught in the middle of a change. A
+//! Anyone who is asked may be down, may answer nothing, or may be caught in the middle of a change. A
 //! pool that believed all of that would lose its servers, and the database behind it would get their
 //! load. So the rule is: *the list in force stays until there is a better one*. An answer without
 //! servers is no list, nor is one of which no placement can be made.
@@ -16,7 +16,7 @@
 //!
 //! A list is taken at once, but for two cases that make another answer necessary. A *file* may be
 //! read while it is being written, so that a change must be read twice in a row. And an answer that
-//! leaves *less than half* of the servers is more often a fault of whoever answers than a change that
+//! leaves *less than half* of the servers is more often a fault of anyone who answers than a change that
 //! somebody wants, so that it must come [`SUSPECT_ANSWERS`] times in a row.
 //!
 //! Rejected: to forget the list when its TTL has passed without an answer. The servers are not gone
@@ -68,25 +68,25 @@ pub enum Answer {
 
 /// Where a pool stands with its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ListState {
     /// There has been no usable answer yet.
     Unknown,
     /// The list in force was the last answer.
     Current,
-    /// The last answers, so many in a row, were another list that is not believed yet.
+    /// The last answers, this many in a row, were another list that is not believed yet.
     Unsettled(u32),
     /// The last answer was of no use; the list in force is an older one.
     Kept,
 }
 
-impl Standing {
+impl ListState {
     /// One word for statistics.
     pub fn name(self) -> &'static str {
         match self {
-            Standing::Unknown => "unknown",
-            Standing::Current => "current",
-            Standing::Unsettled(_) => "unsettled",
-            Standing::Kept => "kept",
+            ListState::Unknown => "unknown",
+            ListState::Current => "current",
+            ListState::Unsettled(_) => "unsettled",
+            ListState::Kept => "kept",
         }
     }
 }
@@ -120,7 +120,7 @@ pub struct Heard {
 enum Seen {
     /// That list.
     Same,
-    /// Another, for so many times in a row, of so many that it takes.
+    /// Another, for this many times in a row, of so many that it takes.
     Other { times: u32, needed: u32 },
     /// None that can be used.
     Nothing,
@@ -132,7 +132,7 @@ pub struct Membership {
     pace: Pace,
     /// The list in force and what else makes a placement of it; no servers before the first list.
     placement: PlacementConfig,
-    standing: Standing,
+    state: ListState,
     /// The list that is not believed yet, and how often it has been the answer in a row.
     candidate: Option<(Vec<Server>, u32)>,
     counts: Counts,
@@ -151,7 +151,7 @@ impl Membership {
                 servers: Vec::new(),
                 ..placement.clone()
             },
-            standing: Standing::Unknown,
+            state: ListState::Unknown,
             candidate: None,
             counts: Counts::default(),
             trouble: String::new(),
@@ -165,8 +165,8 @@ impl Membership {
     }
 
     /// Where it stands.
-    pub fn standing(&self) -> Standing {
-        self.standing
+    pub fn state(&self) -> ListState {
+        self.state
     }
 
     /// What has been counted.
@@ -205,9 +205,9 @@ impl Membership {
             }
         };
         let seen = self.see(servers);
-        let before = self.standing;
-        let (standing, is_taken) = next(before, seen);
-        self.standing = standing;
+        let before = self.state;
+        let (state, is_taken) = next(before, seen);
+        self.state = state;
         if is_taken && let Some((servers, _)) = self.candidate.take() {
             self.placement.servers = servers;
             self.counts.taken += 1;
@@ -219,10 +219,10 @@ impl Membership {
             + self
                 .pause(ttl)
                 .mul_f64(1.0 - JITTER * jitter.clamp(0.0, 1.0));
-        let is_useless = |standing| matches!(standing, Standing::Unknown | Standing::Kept);
+        let is_useless = |state| matches!(state, ListState::Unknown | ListState::Kept);
         Heard {
             is_taken,
-            has_turned: is_useless(before) != is_useless(standing),
+            has_turned: is_useless(before) != is_useless(state),
         }
     }
 
@@ -260,7 +260,7 @@ impl Membership {
             }
         };
         self.candidate = Some((servers, times));
-        let needed = if self.standing == Standing::Unknown {
+        let needed = if self.state == ListState::Unknown {
             1
         } else if is_suspect {
             self.pace.answers.max(SUSPECT_ANSWERS)
@@ -273,20 +273,22 @@ impl Membership {
     /// How long to wait before the next question.
     fn pause(&self, ttl: Option<Duration>) -> Duration {
         let refresh = self.pace.refresh;
-        match self.standing {
-            Standing::Current => refresh.min(ttl.map_or(refresh, |ttl| ttl.max(TTL_MIN))),
-            Standing::Unknown | Standing::Unsettled(_) | Standing::Kept => refresh.min(RETRY_AFTER),
+        match self.state {
+            ListState::Current => refresh.min(ttl.map_or(refresh, |ttl| ttl.max(TTL_MIN))),
+            ListState::Unknown | ListState::Unsettled(_) | ListState::Kept => {
+                refresh.min(RETRY_AFTER)
+            }
         }
     }
 }
 
 /// All moves, and whether the list that was seen is in force from now on.
-fn next(standing: Standing, seen: Seen) -> (Standing, bool) {
-    match (standing, seen) {
-        (_, Seen::Same) => (Standing::Current, false),
-        (_, Seen::Other { times, needed }) if times >= needed => (Standing::Current, true),
-        (_, Seen::Other { times, .. }) => (Standing::Unsettled(times), false),
-        (Standing::Unknown, Seen::Nothing) => (Standing::Unknown, false),
-        (_, Seen::Nothing) => (Standing::Kept, false),
+fn next(state: ListState, seen: Seen) -> (ListState, bool) {
+    match (state, seen) {
+        (_, Seen::Same) => (ListState::Current, false),
+        (_, Seen::Other { times, needed }) if times >= needed => (ListState::Current, true),
+        (_, Seen::Other { times, .. }) => (ListState::Unsettled(times), false),
+        (ListState::Unknown, Seen::Nothing) => (ListState::Unknown, false),
+        (_, Seen::Nothing) => (ListState::Kept, false),
     }
 }

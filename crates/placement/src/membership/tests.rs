@@ -40,7 +40,7 @@ impl Story {
     }
 
     /// Hosts in force after an answer, where the pool stands, and seconds until the next question.
-    fn hear(&mut self, answer: Answer) -> (String, Standing, u64) {
+    fn handle(&mut self, answer: Answer) -> (String, ListState, u64) {
         let before = self.pool.placement().servers.clone();
         let heard = self.pool.handle_answer(self.now, answer, 0.0);
         let servers = &self.pool.placement().servers;
@@ -48,18 +48,18 @@ impl Story {
         let hosts: Vec<&str> = servers.iter().map(|server| server.host.as_str()).collect();
         let pause = self.pool.ask_at().since(self.now);
         self.now = self.pool.ask_at();
-        (hosts.join(" "), self.pool.standing(), pause.as_secs())
+        (hosts.join(" "), self.pool.state(), pause.as_secs())
     }
 }
 
 #[test]
 fn the_table_of_moves() {
     let mut table = String::new();
-    for standing in [
-        Standing::Unknown,
-        Standing::Current,
-        Standing::Unsettled(1),
-        Standing::Kept,
+    for state in [
+        ListState::Unknown,
+        ListState::Current,
+        ListState::Unsettled(1),
+        ListState::Kept,
     ] {
         for seen in [
             Seen::Same,
@@ -78,9 +78,9 @@ fn the_table_of_moves() {
                 Seen::Other { times, needed } => format!("other {times}/{needed}"),
                 Seen::Nothing => "nothing".into(),
             };
-            let (to, is_taken) = next(standing, seen);
+            let (to, is_taken) = next(state, seen);
             let taken = if is_taken { ", taken" } else { "" };
-            writeln!(table, "{standing:?} + {what} = {to:?}{taken}").unwrap();
+            writeln!(table, "{state:?} + {what} = {to:?}{taken}").unwrap();
         }
     }
     let expected = "\
@@ -107,20 +107,20 @@ Kept + nothing = Kept
 #[test]
 fn nothing_empties_a_pool() {
     let mut story = Story::begin(DNS);
-    assert_eq!(story.hear(failed()), ("".into(), Standing::Unknown, 5));
+    assert_eq!(story.handle(failed()), ("".into(), ListState::Unknown, 5));
     assert_eq!(
-        story.hear(listed("a b")),
-        ("a b".into(), Standing::Current, 30)
+        story.handle(listed("a b")),
+        ("a b".into(), ListState::Current, 30)
     );
     for _ in 0..10 {
         for useless in [Answer::Empty, Answer::Servers(vec![], None), failed()] {
-            assert_eq!(story.hear(useless), ("a b".into(), Standing::Kept, 5));
+            assert_eq!(story.handle(useless), ("a b".into(), ListState::Kept, 5));
         }
     }
     assert_eq!(story.pool.trouble(), "timeout");
     assert_eq!(
-        story.hear(listed("b c")),
-        ("b c".into(), Standing::Current, 30)
+        story.handle(listed("b c")),
+        ("b c".into(), ListState::Current, 30)
     );
     assert_eq!(story.pool.trouble(), "");
     let counts = Counts {
@@ -136,9 +136,9 @@ fn nothing_empties_a_pool() {
 #[test]
 fn a_list_that_makes_no_placement_is_not_taken() {
     let mut story = Story::begin(DNS);
-    story.hear(listed("a b"));
-    let (hosts, standing, _) = story.hear(listed("c c"));
-    assert_eq!((hosts.as_str(), standing), ("a b", Standing::Kept));
+    story.handle(listed("a b"));
+    let (hosts, state, _) = story.handle(listed("c c"));
+    assert_eq!((hosts.as_str(), state), ("a b", ListState::Kept));
     assert!(story.pool.trouble().contains("c:1 is listed twice"));
     assert_eq!(story.pool.counts().unusable, 1);
 }
@@ -147,57 +147,57 @@ fn a_list_that_makes_no_placement_is_not_taken() {
 fn a_file_must_say_a_change_twice_but_not_its_first_list() {
     let mut story = Story::begin(FILE);
     assert_eq!(
-        story.hear(listed("a b c")),
-        ("a b c".into(), Standing::Current, 1)
+        story.handle(listed("a b c")),
+        ("a b c".into(), ListState::Current, 1)
     );
     // Read while it is written.
     assert_eq!(
-        story.hear(listed("a b")),
-        ("a b c".into(), Standing::Unsettled(1), 1)
+        story.handle(listed("a b")),
+        ("a b c".into(), ListState::Unsettled(1), 1)
     );
     assert_eq!(
-        story.hear(listed("a b d")),
-        ("a b c".into(), Standing::Unsettled(1), 1)
+        story.handle(listed("a b d")),
+        ("a b c".into(), ListState::Unsettled(1), 1)
     );
     assert_eq!(
-        story.hear(listed("a b d")),
-        ("a b d".into(), Standing::Current, 1)
+        story.handle(listed("a b d")),
+        ("a b d".into(), ListState::Current, 1)
     );
     // Gone, and back as it was.
     assert_eq!(
-        story.hear(listed("a b")),
-        ("a b d".into(), Standing::Unsettled(1), 1)
+        story.handle(listed("a b")),
+        ("a b d".into(), ListState::Unsettled(1), 1)
     );
-    assert_eq!(story.hear(failed()), ("a b d".into(), Standing::Kept, 1));
+    assert_eq!(story.handle(failed()), ("a b d".into(), ListState::Kept, 1));
     assert_eq!(
-        story.hear(listed("a b")),
-        ("a b d".into(), Standing::Unsettled(1), 1),
+        story.handle(listed("a b")),
+        ("a b d".into(), ListState::Unsettled(1), 1),
         "in a row"
     );
     assert_eq!(
-        story.hear(listed("a b d")),
-        ("a b d".into(), Standing::Current, 1)
+        story.handle(listed("a b d")),
+        ("a b d".into(), ListState::Current, 1)
     );
 }
 
 #[test]
 fn a_list_that_shrinks_to_less_than_half_must_be_said_three_times() {
     let mut story = Story::begin(DNS);
-    story.hear(listed("a b c d e"));
+    story.handle(listed("a b c d e"));
     // Two of five are less than half, so that it is asked again soon; three of five are not.
     for times in 1..SUSPECT_ANSWERS {
         assert_eq!(
-            story.hear(listed("a b")),
-            ("a b c d e".into(), Standing::Unsettled(times), 5)
+            story.handle(listed("a b")),
+            ("a b c d e".into(), ListState::Unsettled(times), 5)
         );
     }
     assert_eq!(
-        story.hear(listed("a b")),
-        ("a b".into(), Standing::Current, 30)
+        story.handle(listed("a b")),
+        ("a b".into(), ListState::Current, 30)
     );
     assert_eq!(
-        story.hear(listed("x")),
-        ("x".into(), Standing::Current, 30),
+        story.handle(listed("x")),
+        ("x".into(), ListState::Current, 30),
         "half is enough, and others in their place are a change like any other"
     );
     assert_eq!(story.pool.counts().suspect, 1);

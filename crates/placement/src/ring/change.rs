@@ -14,7 +14,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// So many hashes, 1 to 2³², from one on.
+    /// This many hashes, 1 to 2³², from one on.
     pub(super) fn of(first: u32, width: u64) -> Part {
         let last = first.wrapping_add(width as u32).wrapping_sub(1);
         Part { first, last }
@@ -43,7 +43,7 @@ pub struct Move {
     pub to: u16,
 }
 
-/// Why a ring does not change so. Whoever asked for it is at fault; the ring is as it was.
+/// Why a ring does not change so. Anyone who asked for it is at fault; the ring is as it was.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BadChange {
     /// A server that is not in the list.
@@ -160,7 +160,7 @@ impl Ring {
         }
     }
 
-    /// The ring of so many servers after these moves, in which these pairs are adjacent.
+    /// The ring of this many servers after these moves, in which these pairs are adjacent.
     pub(super) fn changed(
         &self,
         servers: u16,

@@ -1,7 +1,7 @@
 //! A ring as it is written down and sent, and what a reader must not believe.
 //!
 //! Each slice says where it begins as well as where it ends. That is once more than is needed: two that overlap, or leave
-//! hashes out, are seen, and not served by whoever happens to be found first.
+//! hashes out, are seen, and not served by anyone who happens to be found first.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ pub struct SliceDocument {
     pub generation: u64,
 }
 
-/// Why a document is no ring. Slices are counted from 0. Whoever wrote it is at fault; trying again does not help.
+/// Why a document is no ring. Slices are counted from 0. Anyone who wrote it is at fault; trying again does not help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRing {
     /// Nobody to own it, or too many.

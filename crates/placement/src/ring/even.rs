@@ -62,7 +62,7 @@ impl Ring {
                 }
                 circuit(servers as u16).repeat(times)
             }
-            _ => dealt(servers),
+            _ => distributed(servers),
         };
         Ok(Ring::build(servers as u16, 0, 0, equal(servers, &owners)))
     }
@@ -95,7 +95,7 @@ fn circuit(n: u16) -> Vec<u16> {
 }
 
 /// The owners of 64 slices of each server: 64 rounds, each in steps of another length that reaches all.
-fn dealt(servers: usize) -> Vec<u16> {
+fn distributed(servers: usize) -> Vec<u16> {
     let steps = (1..servers).filter(|&step| coprime(step, servers));
     let rounds = steps.take(SLICES_OF_MANY);
     let owners = rounds.flat_map(|step| (0..servers).map(move |i| (i * step % servers) as u16));

@@ -49,7 +49,7 @@ impl Ring {
 }
 
 impl Ring {
-    /// Parts of a server that have about so many 4,096ths of the ring together, or all that it has: at most so many parts, the lower ones
+    /// Parts of a server that have about this many 4,096ths of the ring together, or all that it has: at most this many parts, the lower ones
     /// first. They are cut where grains end. O(s + 4,096).
     pub fn parts_of(&self, owner: u16, grains: u32, parts_max: usize) -> Vec<Part> {
         let wanted = u64::from(grains) * u64::from(CUT);

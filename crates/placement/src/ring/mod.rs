@@ -50,14 +50,14 @@ pub const HASHES: u64 = 1 << 32;
 /// Most slices of a ring. A ring of the paper for 256 servers has 65,280.
 pub const SLICES_MAX: usize = 1 << 16;
 
-/// Past so many slices the shortest neighbours of one server are joined: a document of a ring stays below a
+/// Past this many slices the shortest neighbours of one server are joined: a document of a ring stays below a
 /// megabyte.
 pub const JOIN_ABOVE: usize = 8_192;
 
 /// Most servers of a ring.
 pub const SERVERS_MAX: usize = 1_024;
 
-/// Up to so many servers every ordered pair of them is adjacent and stays so: beyond it the pairs would be more than
+/// Up to this many servers every ordered pair of them is adjacent and stays so: beyond it the pairs would be more than
 /// [`SLICES_MAX`].
 pub const ADJACENT_SERVERS_MAX: usize = 256;
 
@@ -110,7 +110,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Its lower part, of so many hashes, at most all; `None` for no hash.
+    /// Its lower part, of this many hashes, at most all; `None` for no hash.
     pub fn lower(&self, width: u64) -> Option<Part> {
         let width = width.min(self.width);
         (width > 0).then(|| Part::of(self.first, width))

@@ -49,7 +49,7 @@ const LARGE_FROM: u64 = 4;
 /// Of this part of the mean or more an item pays for each round.
 const PAYS_ALWAYS_FROM: u64 = 2;
 
-/// A cache of so many bytes.
+/// A cache of this many bytes.
 #[derive(Debug)]
 pub(super) struct Cache {
     policy: Policy,

@@ -128,7 +128,7 @@ struct Pool {
     simulated: Vec<Simulated>,
 }
 
-/// A cache of so many bytes, if all keys were in it.
+/// A cache of this many bytes, if all keys were in it.
 #[derive(Debug)]
 struct Simulated {
     bytes: u64,
@@ -275,7 +275,7 @@ impl Pool {
         }
     }
 
-    /// Of the pool's keys that are followed, which are one of so many.
+    /// Of the pool's keys that are followed, which are one of this many.
     fn curve(&self, keys: &[&Key], one_of: f64, sampling: Sampling) -> Option<Curve> {
         let gets = match sampling.pages {
             0 => self.gets_of_keys as f64 * f64::from(sampling.keys),

@@ -57,7 +57,7 @@ impl Groups {
         self.0[group_of(record.session)].add_command(record);
     }
 
-    /// The sums of all groups, each taken so many times.
+    /// The sums of all groups, each taken this many times.
     pub fn sum(&self, times: &[u32; GROUPS]) -> Group {
         let mut sum = Group::default();
         for (group, times) in self.0.iter().zip(times) {

@@ -52,7 +52,7 @@ pub(super) struct Sums<'a> {
 }
 
 impl Sums<'_> {
-    /// What groups say, each of which counts so many times.
+    /// What groups say, each of which counts this many times.
     pub fn measured(&self, times: &[u32; GROUPS]) -> Measured {
         let sum = self.groups.sum(times);
         let commands = sum.commands();

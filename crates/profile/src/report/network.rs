@@ -36,13 +36,13 @@ pub(super) fn distance(record: &Record, racks: &[RackOfHead]) -> Option<u8> {
 /// Latencies by answering rack, `NO_RACK` among them, and distance.
 #[derive(Debug)]
 pub(super) struct Latencies {
-    by_rack: BTreeMap<(u8, Option<u8>), Vec<Kept>>,
+    by_rack: BTreeMap<(u8, Option<u8>), Vec<Sample>>,
     random: SplitMix64,
 }
 
 /// Some latencies of a group.
 #[derive(Clone, Debug, Default)]
-struct Kept {
+struct Sample {
     seen: u64,
     micros: Vec<u32>,
 }
@@ -65,7 +65,7 @@ impl Latencies {
         let groups = self
             .by_rack
             .entry((record.answering_rack, distance))
-            .or_insert_with(|| vec![Kept::default(); GROUPS]);
+            .or_insert_with(|| vec![Sample::default(); GROUPS]);
         let kept = &mut groups[group_of(record.session)];
         kept.seen += 1;
         if kept.micros.len() < KEPT {
@@ -95,7 +95,7 @@ pub(super) struct Sorted {
 }
 
 impl Sorted {
-    fn of(rack: u8, distance: Option<u8>, groups: &[Kept]) -> Self {
+    fn of(rack: u8, distance: Option<u8>, groups: &[Sample]) -> Self {
         let mut seen = [0; GROUPS];
         let mut latencies = Vec::new();
         for (group, kept) in groups.iter().enumerate() {
@@ -112,7 +112,7 @@ impl Sorted {
         }
     }
 
-    /// Commands, if each group counts so many times.
+    /// Commands, if each group counts this many times.
     pub fn commands(&self, times: &[u32; GROUPS]) -> u64 {
         let counted = self.seen.iter().zip(times);
         counted.map(|(seen, times)| seen * u64::from(*times)).sum()

@@ -56,7 +56,7 @@ fn has_session(record: &Record) -> bool {
     record.session & 0xff_ffff != u64::from(record.client)
 }
 
-/// What is followed: one of so many keys, and one of so many pages.
+/// What is followed: one of this many keys, and one of this many pages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OneOf {
     pub keys: u64,

@@ -94,7 +94,7 @@ pub struct Share {
     pub share: Figure,
 }
 
-/// Latencies of all commands that passed so many switches.
+/// Latencies of all commands that passed this many switches.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Distance {
     /// 1 within a rack, 2 to or from the backbone, 3 to another rack.

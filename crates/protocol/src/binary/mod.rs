@@ -18,7 +18,7 @@
 //!
 //! Opcodes, statuses and messages are those of memcached 1.6. What it refuses with `Invalid
 //! arguments` closes the connection, an item that is too large is swallowed and its connection goes
-//! on. The data type is ignored, as is the vbucket of whoever has not said hello (see
+//! on. The data type is ignored, as is the vbucket of anyone who has not said hello (see
 //! `docs/protocol-extension.md`). Evenkeel goes its own way in these points, where memcached loses
 //! its place in the stream:
 //!
@@ -27,7 +27,7 @@
 //! | an unknown opcode with a key or extras | drops their length too much | drops the body |
 //! | a value behind `touch`, the `gat` family or `stat` | reads it as the next request | `Invalid arguments` |
 //! | a body of 2^31 bytes or more | a negative length | `Invalid arguments`, whatever the opcode |
-//! | `verbosity` | `Unknown command` | is carried out |
+//! | `verbosity` | `Unknown command` | is executed |
 
 pub mod answer;
 mod header;

@@ -23,7 +23,7 @@ pub enum Outcome<'a> {
         /// The least length of the buffer at which asking again can help. More than the buffer has.
         total: usize,
     },
-    /// A request that cannot be carried out.
+    /// A request that cannot be executed.
     Refused {
         /// What to answer, what to forget, and whether that is the end.
         refusal: Refusal<'a>,
@@ -36,7 +36,7 @@ pub enum Outcome<'a> {
     Close,
 }
 
-/// A request that cannot be carried out. It is answered even if it is of a quiet form.
+/// A request that cannot be executed. It is answered even if it is of a quiet form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal<'a> {
     /// What the answer repeats.

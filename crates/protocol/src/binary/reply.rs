@@ -6,7 +6,7 @@ use crate::limits::{KEY_LEN_MAX, Limits, REPLY_LINE_LEN_MAX};
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
-    /// It was carried out.
+    /// It was executed.
     Success,
     /// There is no such item.
     NotFound,
@@ -30,11 +30,11 @@ pub enum Status {
     UnknownCommand,
     /// No memory, even after eviction.
     OutOfMemory,
-    /// There is such a command, and it cannot be carried out here.
+    /// There is such a command, and it cannot be executed here.
     NotSupported,
-    /// It failed, and may have been carried out or not.
+    /// It failed, and may have been executed or not.
     Internal,
-    /// It cannot be carried out at the moment.
+    /// It cannot be executed at the moment.
     Busy,
 }
 

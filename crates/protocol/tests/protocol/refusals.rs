@@ -23,7 +23,7 @@ const INVALID_OR_DUPLICATE: &str = "\"CLIENT_ERROR invalid or duplicate flag\"";
 /// A refusal that the client does not hear of.
 const SILENT: &str = "\"\"";
 
-/// What a server that carries out nothing would see and say on a connection that receives `input`
+/// What a server that executes nothing would see and say on a connection that receives `input`
 /// and no more: requests in words, refusals as what is answered, in quotes.
 fn session(input: &[u8]) -> Vec<String> {
     let limits = Limits::default();

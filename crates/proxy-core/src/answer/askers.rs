@@ -10,14 +10,14 @@ use core::mem;
 use evenkeel_protocol::{Reply, text};
 use evenkeel_types::Instant;
 
-/// Does something with the answer to the awaited request for whoever asked it first, and then for each of those who joined, for
+/// Does something with the answer to the awaited request for anyone who asked it first, and then for each of those who joined, for
 /// whom there may be no memory. If one cannot be done, those who are left share the request as before.
 pub(crate) fn for_each_asker<'r>(
     core: &mut ProxyCore,
     now: Instant,
     id: BackendId,
     said: (&'r Reply<'r>, &'r [u8]),
-    settle: impl Fn(&mut ProxyCore, Tag, (&Reply<'_>, &[u8])) -> Result<(), Unfit>,
+    deliver: impl Fn(&mut ProxyCore, Tag, (&Reply<'_>, &[u8])) -> Result<(), Unfit>,
 ) -> Result<(), Unfit> {
     let backend = core.backends.get_mut(id).ok_or(Unfit)?;
     let (_, request) = backend.awaited().ok_or(Unfit)?;
@@ -26,23 +26,23 @@ pub(crate) fn for_each_asker<'r>(
         Progress::Shared(others) => *others,
         _ => Others::new(),
     };
-    let mut settled = settle(core, tag, said);
-    while let (Ok(()), Some(&(client, slot))) = (settled, others.last()) {
+    let mut delivered = deliver(core, tag, said);
+    while let (Ok(()), Some(&(client, slot))) = (delivered, others.last()) {
         let tag = Tag {
             client,
             slot,
             ..tag
         };
-        settled = match has_room_for_copy(core, said.1.len()) {
-            true => settle(core, tag, said),
-            false => settle(core, tag, (&NO_MEMORY, text::OUT_OF_MEMORY_WRITING)),
+        delivered = match has_room_for_copy(core, said.1.len()) {
+            true => deliver(core, tag, said),
+            false => deliver(core, tag, (&NO_MEMORY, text::OUT_OF_MEMORY_WRITING)),
         };
-        if settled.is_ok() {
+        if delivered.is_ok() {
             others.pop();
             release(core, now, client);
         }
     }
-    if settled.is_err() {
+    if delivered.is_err() {
         // The connection is given up, and with it what is left.
         let backend = core.backends.get_mut(id);
         let request = backend.and_then(|backend| Some(backend.awaited()?.1));
@@ -50,5 +50,5 @@ pub(crate) fn for_each_asker<'r>(
             request.progress = Progress::Shared(Box::new(others));
         }
     }
-    settled
+    delivered
 }

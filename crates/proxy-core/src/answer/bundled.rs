@@ -14,7 +14,7 @@ use crate::show::Unfit;
 use crate::show::kinds::Show;
 use crate::stats::counters::Tally;
 use crate::under_way::copies::{begin_fill, begin_refresh};
-use crate::under_way::profile::{hear_key, rack_of};
+use crate::under_way::profile::{profile_key, rack_of};
 use crate::under_way::second_round::{KeyLeft, ask_homes};
 use crate::worker::ProxyCore;
 use evenkeel_protocol::{Reply, Value};
@@ -66,7 +66,7 @@ fn one_value(
     let (slot, name_len) = (key.slot, value.key.len());
     let heard = Heard::of(&tag, rack).of_copy(is_copy(value.key));
     let client = core.clients.get_mut(tag.client);
-    hear_key(&mut core.counts, client, key, name_len, &heard);
+    profile_key(&mut core.counts, client, key, name_len, &heard);
     if !is_copy(value.key) {
         show_value(core, &tag, slot, value, Some(raw));
         return Ok(());
@@ -179,7 +179,7 @@ fn rest_of_line(
                 });
                 continue;
             }
-            hear_key(&mut core.counts, Some(client), key, name.len(), &heard);
+            profile_key(&mut core.counts, Some(client), key, name.len(), &heard);
             client.saw_answer(0);
             let answered = match error {
                 None => Answered::miss(),

@@ -3,12 +3,12 @@
 use crate::ids::BackendId;
 use crate::limits::{LEASE_MAX, MOVE_PAUSE};
 use crate::pipe::backend::{Link, Peer};
+use crate::pipe::capability::Capability;
 use crate::pipe::health::{Sign, TRIAL_PAUSE};
 use crate::pipe::room::{NoAnswer, Room};
-use crate::pipe::speech::Speech;
 use crate::show::Unfit;
 use crate::under_way::catch_up::catch_up;
-use crate::under_way::era::standing_changed;
+use crate::under_way::era::health_changed;
 use crate::worker::ProxyCore;
 use core::mem;
 use core::time::Duration;
@@ -57,11 +57,11 @@ pub(crate) fn greeted(
         }
         (Peer::Memcached, reply) if backend.room.as_ref().is_some_and(Room::is_asked) => {
             let room = backend.room.as_mut().ok_or(Unfit)?;
-            return room.hear(reply).map_err(|NoAnswer| Unfit);
+            return room.handle(reply).map_err(|NoAnswer| Unfit);
         }
         // What does not know `version` has at least answered in the protocol.
         (Peer::Memcached, Reply::Version(_) | Reply::Error) => {
-            learn_speech(core, id, reply)?;
+            learn_capability(core, id, reply)?;
         }
         _ => return Err(Unfit),
     }
@@ -75,7 +75,7 @@ pub(crate) fn greeted(
     }
     backend.agreed();
     if has_changed {
-        standing_changed(core, id);
+        health_changed(core, id);
     }
     // Before anything else is asked.
     catch_up(core, now, id);
@@ -84,17 +84,18 @@ pub(crate) fn greeted(
 }
 
 /// A server has answered the greeting.
-fn learn_speech(core: &mut ProxyCore, id: BackendId, reply: &Reply<'_>) -> Result<(), Unfit> {
-    let speech = match reply {
-        Reply::Version(words) => Speech::of_version(words),
-        _ => Speech::Classic,
+fn learn_capability(core: &mut ProxyCore, id: BackendId, reply: &Reply<'_>) -> Result<(), Unfit> {
+    let capability = match reply {
+        Reply::Version(words) => Capability::of_version(words),
+        _ => Capability::Classic,
     };
     let Some(backend) = core.backends.get_mut(id) else {
         return Ok(());
     };
-    let before = mem::replace(&mut backend.speech, speech);
+    let before = mem::replace(&mut backend.capability, capability);
     // It would not understand what is queued for its predecessor.
-    let is_lost = before == Speech::Meta && speech != before && backend.queued_requests() > 0;
-    core.clients.hear_waiting(&mut core.outbox);
+    let is_lost =
+        before == Capability::Meta && capability != before && backend.queued_requests() > 0;
+    core.clients.handle_waiting(&mut core.outbox);
     if is_lost { Err(Unfit) } else { Ok(()) }
 }

@@ -41,12 +41,12 @@ pub(crate) fn hot_reply(
     request.saw(raw.len(), outcome);
     match (&request.progress, reply) {
         (Progress::Nothing | Progress::Shared(_), Reply::Value(value)) if *value.key == *key => {
-            settle_hot(core, now, id, reply, raw)?;
+            deliver_hot(core, now, id, reply, raw)?;
             let backend = core.backends.get_mut(id).ok_or(Unfit)?;
             backend.awaited().ok_or(Unfit)?.1.progress = Progress::Answered;
         }
         (Progress::Nothing | Progress::Shared(_), _) if is_end => {
-            settle_hot(core, now, id, reply, raw)?;
+            deliver_hot(core, now, id, reply, raw)?;
             done(core, id);
         }
         (Progress::Answered, _) if is_end => done(core, id),
@@ -55,7 +55,7 @@ pub(crate) fn hot_reply(
     Ok(())
 }
 
-fn settle_hot(
+fn deliver_hot(
     core: &mut ProxyCore,
     now: Instant,
     id: BackendId,
@@ -63,13 +63,13 @@ fn settle_hot(
     raw: &[u8],
 ) -> Result<(), Unfit> {
     for_each_asker(core, now, id, (reply, raw), |core, tag, (reply, raw)| {
-        settle_hot_for(core, now, id, tag, reply, raw)
+        deliver_hot_for(core, now, id, tag, reply, raw)
     })
 }
 
 /// The value, or that there is none, or why there is no answer, for one of those who asked: shows it,
 /// keeps it for its turn, or asks the home.
-fn settle_hot_for(
+fn deliver_hot_for(
     core: &mut ProxyCore,
     now: Instant,
     id: BackendId,

@@ -1,10 +1,11 @@
 //! From a server's bytes to an application's answers.
 //!
 //! Answers belong to requests by their order. One for the application's front slot is written
-//! straight into its output; others are composed aside. What has one answer goes on in `settle.rs`.
+//! straight into its output; others are composed aside. What has one answer goes on in `deliver.rs`.
 
 use crate::answer::bundled::take_copies;
 use crate::answer::crossing::take_step;
+use crate::answer::deliver::deliver;
 use crate::answer::done::done;
 use crate::answer::flush::flush_reply;
 use crate::answer::greeting::greeted;
@@ -14,7 +15,6 @@ use crate::answer::mg::{fill_from_mg, hot_key_of_mg};
 use crate::answer::moved::take_moved;
 use crate::answer::quick::quick_values;
 use crate::answer::quiet::take_quiet;
-use crate::answer::settle::settle;
 use crate::answer::shared::shared_values;
 use crate::answer::shed::shed;
 use crate::answer::stream::{begin_stream, go_on_with_stream};
@@ -27,7 +27,7 @@ use crate::under_way::crossing::go_on_with_met;
 use crate::under_way::limited::go_on_with_ripe;
 use crate::under_way::operation::step_answered;
 use crate::under_way::pace::unpace;
-use crate::under_way::profile::hear;
+use crate::under_way::profile::handle;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use evenkeel_protocol::{Reply, ReplyOutcome, parse_reply};
@@ -124,7 +124,7 @@ fn take_reply(
         return greeted(core, now, id, reply);
     }
     backend.answered();
-    hear(core, id);
+    handle(core, id);
     let backend = core.backends.get_mut(id).ok_or(Unfit)?;
     let is_aware = backend.peer != Peer::Memcached;
     let (_, request) = backend.awaited().ok_or(Unfit)?;
@@ -145,7 +145,7 @@ fn take_reply(
                 return Ok(());
             }
             let hot_key = hot_key_of_mg(core, id);
-            settle(core, now, id, reply, raw)?;
+            deliver(core, now, id, reply, raw)?;
             if let Some((pool, key)) = hot_key {
                 fill_from_mg(core, now, pool, &key, reply);
             }

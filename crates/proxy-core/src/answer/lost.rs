@@ -16,7 +16,7 @@ use crate::under_way::again::{ask_again, fail_unasked};
 use crate::under_way::apart::key_by_key;
 use crate::under_way::by_stage::ask_by_stage;
 use crate::under_way::catch_up::catch_up_if_idle;
-use crate::under_way::era::standing_changed;
+use crate::under_way::era::health_changed;
 use crate::under_way::fail::{fail, forget_ticket};
 use crate::under_way::flush::end_round;
 use crate::under_way::lines::{draft_again, send_drafts};
@@ -178,7 +178,7 @@ pub(crate) fn lose(core: &mut ProxyCore, now: Instant, id: BackendId, loss: Loss
     if let Some(cluster) = core.pools.cluster_mut(pool) {
         cluster.forget_marks(id);
     }
-    core.clients.hear_waiting(&mut core.outbox);
+    core.clients.handle_waiting(&mut core.outbox);
     let Some(backend) = core.backends.get_mut(id) else {
         return;
     };
@@ -191,7 +191,7 @@ pub(crate) fn lose(core: &mut ProxyCore, now: Instant, id: BackendId, loss: Loss
     }
     core.close_if_retired(id);
     if has_changed {
-        standing_changed(core, id);
+        health_changed(core, id);
     }
     // Its coordinator asks whether it is reached, also if nothing is asked of it.
     if core.pools.is_adaptive(pool) {

@@ -14,7 +14,7 @@ use crate::worker::ProxyCore;
 use evenkeel_protocol::Moved;
 use evenkeel_types::Instant;
 
-/// A worker says that the awaited request is not its business. It was not carried out.
+/// A worker says that the awaited request is not its business. It was not executed.
 pub(crate) fn take_moved(core: &mut ProxyCore, now: Instant, id: BackendId, moved: Moved) {
     let Some(backend) = core.backends.get_mut(id) else {
         return;
@@ -60,8 +60,8 @@ fn moved_for(
     release(core, now, tag.client);
 }
 
-/// What is asked of a worker from now on bears the mark that it gave. Whoever has something under way to it waits for
-/// that first, because it bears none.
+/// What is asked of a worker from now on carries the mark that it gave. Anyone who has something under way to it waits for
+/// that first, because it carries none.
 fn learn_mark(core: &mut ProxyCore, id: BackendId, tag: &Tag, moved: Moved) {
     if let Some(pool) = core.pools.cluster_mut(tag.pool)
         && !tag.is_replica

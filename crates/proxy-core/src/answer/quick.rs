@@ -236,7 +236,7 @@ impl Shelf<'_> {
         })
     }
 
-    /// The place with this note is answered, to a request of so many bytes.
+    /// The place with this note is answered, to a request of this many bytes.
     #[inline(always)]
     fn heard(&mut self, note: Noted, asked: usize) {
         if let Some(heard) = &self.heard {
@@ -244,7 +244,7 @@ impl Shelf<'_> {
         }
     }
 
-    /// The grain of a key, where it has one, has carried a read of so many bytes.
+    /// The grain of a key, where it has one, has carried a read of this many bytes.
     #[inline]
     fn carried(&mut self, hash: u64, outcome: Tally, bytes: usize) {
         if let Some(grains) = &mut self.grains {
@@ -252,7 +252,7 @@ impl Shelf<'_> {
         }
     }
 
-    /// Shows a value whose key has so many bytes before it, or keeps it for its turn.
+    /// Shows a value whose key has this many bytes before it, or keeps it for its turn.
     #[inline(always)]
     fn put(&mut self, slot: u64, place: &Place, before_key: usize, value: &[u8]) {
         let client = &mut *self.client;

@@ -1,8 +1,8 @@
 //! The answer to a quiet command and the `mn` behind it.
 
+use crate::answer::deliver::{awaited_key, delete_behind};
 use crate::answer::done::done;
 use crate::answer::moved::take_moved;
-use crate::answer::settle::{awaited_key, delete_behind};
 use crate::client::{Answered, State};
 use crate::ids::BackendId;
 use crate::pipe::backend::Peer;
@@ -27,7 +27,7 @@ pub(crate) fn take_quiet(
     raw: &[u8],
 ) -> Result<(), Unfit> {
     if core.takes_steps() {
-        match hear_own(core, now, id, reply)? {
+        match handle_own(core, now, id, reply)? {
             Own::Show => {}
             Own::Taken => return Ok(()),
             Own::ShowAs(status) => {
@@ -129,7 +129,7 @@ fn delete_behind_quiet(
 
 /// In a pool that is warmed from another, an operation hears what its own quiet command has come to.
 #[inline(never)]
-fn hear_own(
+fn handle_own(
     core: &mut ProxyCore,
     now: Instant,
     id: BackendId,

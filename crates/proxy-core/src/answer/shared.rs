@@ -3,7 +3,7 @@
 //! Under load a turn of the worker brings many gets of a hot key from many connections. The first is put
 //! into the queue of the key's server; while it has not been written, the others join it and are answered
 //! with its answer. A get never joins one that was sent, nor one behind which something is queued that cannot be joined, a write or
-//! a read in other words: the server carries the one out after the other was asked, as it would have carried out the other itself,
+//! a read in other words: the server executes the one after the other was asked, as it would have executed the other itself,
 //! and no client has seen anything newer that it asked before. So nobody
 //! reads anything older than without this. That costs the sharing among gets of different turns, and needs
 //! no word about keys between workers and proxies when something is written.

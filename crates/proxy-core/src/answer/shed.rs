@@ -3,17 +3,17 @@
 //! What a server's window keeps back waits in the proxy. A burst is waited out. But where the first of those that wait has
 //! waited for longer than a goal all through a time of patience, more comes than the server can do, and a longer queue would only
 //! make every answer late, until none is in time. Both are parts of the request timeout ([`WAIT_GOAL_DIVISOR`], [`PATIENCE_DIVISOR`]):
-//! whoever can wait longer for an answer can wait longer before it is refused. Then reads that have waited for longer than the goal are refused at once, and go on
+//! anyone who can wait longer for an answer can wait longer before it is refused. Then reads that have waited for longer than the goal are refused at once, and go on
 //! being refused until the queue is short again. (Nichols and Jacobson, "Controlling queue delay", 2012, in the form of Maurer,
 //! "Fail at scale", 2015.) The answer is `SERVER_ERROR overloaded`: not a miss, for what a cache cannot
 //! serve its database can serve even less; and the server is not taken for a dead one.
 //!
 //! A queue of up to [`WAITING_MIN`] requests is not shortened, and writes wait for three quarters of the request timeout before they
-//! are refused, as any request does in the end: a delete that is not carried out leaves an old value. Whoever writes that much is
+//! are refused, as any request does in the end: a delete that is not executed leaves an old value. Anyone who writes that much is
 //! slowed down before (`under_way/pace.rs`).
 //!
 //! One server's queue refuses its own requests only. Requests that were sent are never refused, so that each that is refused was certainly not
-//! carried out, and what is left keeps its order.
+//! executed, and what is left keeps its order.
 
 use crate::failure::Failure;
 use crate::ids::BackendId;

@@ -16,7 +16,7 @@ use crate::show::Unfit;
 use crate::show::kinds::Show;
 use crate::stats::counters::Tally;
 use crate::under_way::local_copies::{copy_found, shown_copy};
-use crate::under_way::profile::{hear_key, hear_rest, rack_of};
+use crate::under_way::profile::{profile_key, profile_rest, rack_of};
 use crate::worker::ProxyCore;
 use evenkeel_protocol::{Reply, Value};
 use evenkeel_schemes::locality::holder::Heard as Holds;
@@ -92,7 +92,7 @@ fn one_value(
             group.advance();
             let len = SPACE + place.len();
             let name_len = place.len();
-            hear_key(
+            profile_key(
                 &mut core.counts,
                 client.as_deref_mut(),
                 key,
@@ -240,9 +240,9 @@ fn rest_of_values(core: &mut ProxyCore, id: BackendId, raw: &[u8], is_error: boo
     if let Some(client) = core.clients.get_mut(tag.client) {
         let heard = Heard::of(&tag, rack);
         if let Progress::Group(group) = &request.progress {
-            hear_rest(&mut core.counts, client, group, &heard);
+            profile_rest(&mut core.counts, client, group, &heard);
         }
-        let mut settle = |slot| {
+        let mut finish = |slot| {
             client.saw_answer(0);
             let answered = match error {
                 None => missed(client, &core.routing.renames, slot, question),
@@ -254,8 +254,8 @@ fn rest_of_values(core: &mut ProxyCore, id: BackendId, raw: &[u8], is_error: boo
             client.set_state(slot, State::Done(answered));
         };
         match &request.progress {
-            Progress::Nothing => settle(tag.slot),
-            Progress::Group(group) => group.slots_left().for_each(settle),
+            Progress::Nothing => finish(tag.slot),
+            Progress::Group(group) => group.slots_left().for_each(finish),
             Progress::Answered | Progress::Moved(_) | Progress::Shared(_) => {}
         }
     }

@@ -4,7 +4,7 @@
 //! somebody under way, so that a note which leads there may come true. Nothing anywhere is as good as an item in one rack.
 //!
 //! Places are asked one beside the other, and not at one instant: a key that moves meanwhile may look wrong. So a fault is what
-//! [each look](KeyStanding::look) has shown alike.
+//! [each look](KeyReport::look) has shown alike.
 
 use core::fmt;
 use serde::Serialize;
@@ -85,7 +85,7 @@ pub enum Fault {
 
 /// How a key stands, by one look or several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct KeyStanding {
+pub struct KeyReport {
     /// The key; what is no UTF-8 in it is shown as U+FFFD.
     pub key: String,
     /// How often it was looked at.
@@ -99,10 +99,10 @@ pub struct KeyStanding {
     pub places: Vec<PlaceSeen>,
 }
 
-impl KeyStanding {
+impl KeyReport {
     /// A key that was not looked at yet.
     pub fn new(key: String) -> Self {
-        KeyStanding {
+        KeyReport {
             key,
             looks: 0,
             faults: Vec::new(),
@@ -328,11 +328,11 @@ mod tests {
     #[test]
     fn a_fault_is_what_each_look_shows() {
         let looked = |looks: &[&str]| {
-            let mut standing = KeyStanding::new("k".to_owned());
+            let mut report = KeyReport::new("k".to_owned());
             for racks in looks {
-                standing.look(places(racks, None));
+                report.look(places(racks, None));
             }
-            (said(&standing.faults), standing.is_moving)
+            (said(&report.faults), report.is_moving)
         };
         let two = "two racks hold it: a, b".to_owned();
         assert_eq!(looked(&["iA-"]), (String::new(), false));
@@ -345,17 +345,17 @@ mod tests {
 
     #[test]
     fn places_that_were_not_asked_are_named() {
-        let mut standing = KeyStanding::new("k".to_owned());
-        standing.look(places("i?-", Some('?')));
-        let unasked: Vec<_> = standing.unasked().map(|place| place.rack.clone()).collect();
+        let mut report = KeyReport::new("k".to_owned());
+        report.look(places("i?-", Some('?')));
+        let unasked: Vec<_> = report.unasked().map(|place| place.rack.clone()).collect();
         assert_eq!(unasked, [Some("b".to_owned()), None]);
     }
 
     #[test]
     fn programs_read_what_stands_where() {
-        let mut standing = KeyStanding::new("k".to_owned());
-        standing.look(places("iX", Some('A')));
-        let json = serde_json::to_value(&standing).expect("JSON");
+        let mut report = KeyReport::new("k".to_owned());
+        report.look(places("iX", Some('A')));
+        let json = serde_json::to_value(&report).expect("JSON");
         assert_eq!(json["places"][0]["stands"], "item");
         assert_eq!(json["places"][0]["value_bytes"], 1);
         assert_eq!(json["places"][1]["stands"], "note");

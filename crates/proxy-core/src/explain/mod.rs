@@ -30,7 +30,7 @@ use evenkeel_schemes::stage::Stage;
 use evenkeel_types::{Instant, KeyHash, ServerId};
 use serde::Serialize;
 
-pub use faults::{Fault, KeyStanding, PlaceSeen, Stands};
+pub use faults::{Fault, KeyReport, PlaceSeen, Stands};
 pub(crate) use held::held_key;
 pub use held::{HeldKey, HeldPlace};
 pub(crate) use together::together;
@@ -348,7 +348,7 @@ fn place_by_list(
         None if stand_in.is_none() => {
             format!("its home is out of use, and {policy}")
         }
-        None if !elsewhere.is_settled => {
+        None if !elsewhere.is_expired => {
             "a server was back for too short a time before it failed again: what others held \
              for it may not have expired"
                 .into()
@@ -482,7 +482,7 @@ fn server_seen(core: &ProxyCore, id: BackendId, running: bool) -> Option<ServerS
         distance_us: backend.stopwatch.distance_us(core.now).filter(|_| running),
         health: running.then(|| HealthSeen {
             standing: match backend.peer {
-                Peer::Memcached => backend.health.standing_name().into(),
+                Peer::Memcached => backend.health.state_name().into(),
                 Peer::Worker(worker) => up_or_down(core, backend, worker.server).into(),
             },
             connection: backend.state().into(),

@@ -11,7 +11,7 @@
 //! themselves, with growing, jittered pauses. Only a backend with nothing against it makes requests
 //! wait for the connection. A connection counts as up when the peer has answered a greeting: the
 //! kernel of a stopped process still accepts connections. A memcached that was out of use (see
-//! `health.rs`) has to answer several, and is told what it has missed (`missed.rs`) before anything
+//! `health.rs`) has to answer several, and is told what it has missed (`invalidation_log.rs`) before anything
 //! else.
 //!
 //! ```text
@@ -31,14 +31,14 @@ use crate::limits::{
 };
 use crate::outage::{Cause, Outage};
 use crate::pipe::backlog::Backlog;
+use crate::pipe::capability::Capability;
+use crate::pipe::handshake::Handshake;
 use crate::pipe::health::{Health, Sign, TRIAL_GREETINGS};
 use crate::pipe::in_flight::{Asker, InFlight, Progress, Question, Tag};
-use crate::pipe::missed::Missed;
+use crate::pipe::invalidation_log::InvalidationLog;
 use crate::pipe::paced::{PACE_DIVISOR, Paced};
 use crate::pipe::queue::Queue;
 use crate::pipe::room::Room;
-use crate::pipe::speech::Speech;
-use crate::pipe::standing::Standing;
 use crate::pipe::streaming::Streaming;
 use crate::pipe::window::Window;
 use crate::racks::Racks;
@@ -101,16 +101,16 @@ pub(crate) struct Backend {
     /// Who we say we are.
     pub login: Option<Arc<Login>>,
     /// What was said of it on this connection, if it was.
-    standing_of_login: Standing,
+    login_handshake: Handshake,
     /// Whether its pool has marks, which it has to be able to hold.
     pub has_marks: bool,
     /// Whether that was tried on this connection.
-    standing_of_trial: Standing,
+    trial_handshake: Handshake,
     /// How much of its memory copies may take, where its pool keeps some.
     pub room: Option<Room>,
     pub link: Link,
     /// What it understands, where it is any memcached.
-    pub speech: Speech,
+    pub capability: Capability,
     /// How long connecting and greeting may take together.
     pub connect_timeout: Duration,
     /// How long an answer may take.
@@ -131,7 +131,7 @@ pub(crate) struct Backend {
     /// Requests that begin before this position are not measured.
     measured_from: u64,
     /// What it must forget before it is asked anything.
-    pub missed: Missed,
+    pub invalidations: InvalidationLog,
     /// How many connections came before this one, or before the next.
     connection: u64,
     /// Whether this connection has answered a request.
@@ -175,22 +175,22 @@ impl Backend {
             peer,
             tls: settings.tls,
             login: settings.login.clone(),
-            standing_of_login: Standing::default(),
+            login_handshake: Handshake::default(),
             has_marks: settings.has_marks() && peer == Peer::Memcached,
-            standing_of_trial: Standing::default(),
+            trial_handshake: Handshake::default(),
             room: None,
             link: Link::Idle,
-            speech: Speech::Unknown,
+            capability: Capability::Unknown,
             connect_timeout: settings.connect_timeout,
             request_timeout: settings.request_timeout,
             collapses: settings.collapse,
             health: Health::new(match peer {
-                // Whoever it is says so in its greeting, and the map says whether it is alive.
+                // The peer says so in its greeting, and the map says whether it is alive.
                 Peer::Worker(_) => 1,
                 Peer::Memcached => TRIAL_GREETINGS,
             }),
             outage: Outage::default(),
-            missed: Missed::default(),
+            invalidations: InvalidationLog::default(),
             stopwatch: Stopwatch::default(),
             window: Window::default(),
             paced: Paced::default(),
@@ -368,7 +368,7 @@ impl Backend {
     }
 
     /// Takes out the request whose answer comes next together with its bytes, and whether all of
-    /// them were written; if not, the peer cannot have carried it out.
+    /// them were written; if not, the peer cannot have executed it.
     pub fn pop_question(&mut self) -> Option<(Question, bool)> {
         self.queue.pop_question()
     }
@@ -459,42 +459,42 @@ impl Backend {
     pub fn connecting(&mut self, until: Instant) {
         debug_assert!(matches!(self.link, Link::Idle | Link::Down { .. }));
         self.link = Link::Connecting { until };
-        self.standing_of_login = Standing::default();
-        self.standing_of_trial = Standing::default();
+        self.login_handshake = Handshake::default();
+        self.trial_handshake = Handshake::default();
         if let Some(room) = &mut self.room {
             room.begin_anew();
         }
     }
 
-    /// Who to say we are before the greeting. Once on each connection: whoever knows us would store it.
+    /// Who to say we are before the greeting. Once on each connection: anyone who knows us would store it.
     pub fn login_to_say(&mut self) -> Option<Arc<Login>> {
         let login = self.login.clone()?;
-        self.standing_of_login.say().then_some(login)
+        self.login_handshake.say().then_some(login)
     }
 
     /// Whether the peer has yet to say that it knows us.
     pub fn awaits_login(&self) -> bool {
-        self.standing_of_login.is_said()
+        self.login_handshake.is_said()
     }
 
     /// The peer knows us.
     pub fn is_known(&mut self) {
-        self.standing_of_login.answered();
+        self.login_handshake.answered();
     }
 
     /// Whether to try before the greeting that it can hold marks. Once on each connection.
     pub fn is_to_be_tried(&mut self) -> bool {
-        self.has_marks && self.standing_of_trial.say()
+        self.has_marks && self.trial_handshake.say()
     }
 
     /// Whether the peer has yet to show that it can hold marks.
     pub fn awaits_trial(&self) -> bool {
-        self.standing_of_trial.is_said()
+        self.trial_handshake.is_said()
     }
 
     /// The peer can hold marks.
     pub fn holds_marks(&mut self) {
-        self.standing_of_trial.answered();
+        self.trial_handshake.answered();
     }
 
     /// Connected: greet.
@@ -672,7 +672,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// When a request was asked whose answer may take so long.
+/// When a request was asked whose answer may take this long.
 #[inline]
 fn asked_at(request: &InFlight, request_timeout_ns: u64) -> Instant {
     Instant(request.deadline.0.saturating_sub(request_timeout_ns))

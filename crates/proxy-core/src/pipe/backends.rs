@@ -6,10 +6,10 @@ use crate::ids::BackendId;
 use crate::outage::{ServerState, StateChange};
 use crate::output::{Outbox, Output};
 use crate::pipe::backend::{Backend, Link, Peer, Refused};
+use crate::pipe::capability::Capability;
 use crate::pipe::in_flight::Question;
 use crate::pipe::login;
 use crate::pipe::room::{self, Room};
-use crate::pipe::speech::Speech;
 use crate::racks::Racks;
 use crate::slab::Slab;
 use crate::stats::counters::ProxyStats;
@@ -26,7 +26,7 @@ pub(crate) struct Backends {
     /// Whether a memcached is out of use.
     has_outage: bool,
     /// Whether it matters what servers of pools of any memcached understand.
-    wants_speech: bool,
+    wants_capability: bool,
 }
 
 impl Backends {
@@ -128,7 +128,7 @@ impl Backends {
                 outbox.push(Output::CloseBackend(id));
             }
             if let Some(mut backend) = self.slab.remove(id.0) {
-                backend.stopwatch.settle(routes);
+                backend.stopwatch.flush(routes);
                 if let Some(pool) = backend.outage.forget() {
                     outbox.push(Output::ServerState(Box::new(ServerState {
                         pool,
@@ -180,13 +180,13 @@ impl Backends {
     }
 
     /// From now on it matters what servers understand. True if it did not before.
-    pub fn want_speech(&mut self) -> bool {
-        !mem::replace(&mut self.wants_speech, true)
+    pub fn want_capability(&mut self) -> bool {
+        !mem::replace(&mut self.wants_capability, true)
     }
 
     /// Connects to the servers that were never asked anything, if what they understand matters.
     pub fn greet_strangers(&mut self, outbox: &mut Outbox, now: Instant) {
-        if !self.wants_speech {
+        if !self.wants_capability {
             return;
         }
         for id in self.ids() {
@@ -213,7 +213,7 @@ impl Backends {
         if backend.peer != Peer::Memcached {
             return;
         }
-        if backend.missed.note(key) {
+        if backend.invalidations.note(key) {
             backend.counters.missed += 1;
         } else {
             backend.counters.missed_unnoted += 1;
@@ -256,16 +256,16 @@ impl Backends {
         if let Some(backend) = self.get_mut(id)
             && backend.peer == Peer::Memcached
         {
-            backend.missed.note_flush();
+            backend.invalidations.note_flush();
             backend.counters.missed += 1;
         }
     }
 
     /// Counts for each route what was answered last.
-    pub fn settle_runs(&mut self, routes: &mut PerRoute) {
+    pub fn flush_runs(&mut self, routes: &mut PerRoute) {
         for id in self.ids() {
             if let Some(backend) = self.get_mut(id) {
-                backend.stopwatch.settle(routes);
+                backend.stopwatch.flush(routes);
             }
         }
     }
@@ -302,5 +302,7 @@ impl Backends {
 
 /// Whether it is not known yet what a server understands that can be asked.
 fn is_stranger(backend: &Backend) -> bool {
-    backend.peer == Peer::Memcached && backend.speech == Speech::Unknown && backend.takes_requests()
+    backend.peer == Peer::Memcached
+        && backend.capability == Capability::Unknown
+        && backend.takes_requests()
 }

@@ -40,12 +40,12 @@ const RELAPSES_MAX: u32 = 3;
 
 /// Where a server stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum HealthState {
     /// Requests go to it.
     InUse,
     /// None do.
     OutOfUse,
-    /// None do, but it has answered so many greetings in a row.
+    /// None do, but it has answered this many greetings in a row.
     OnTrial(u32),
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum Sign {
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Health {
-    standing: Standing,
+    state: HealthState,
     /// Failures since it last answered a request.
     failures: u32,
     /// Greetings of an ordinary trial; at 1 there is none.
@@ -77,7 +77,7 @@ impl Health {
     /// A server that nothing speaks against.
     pub fn new(trial: u32) -> Self {
         Health {
-            standing: Standing::InUse,
+            state: HealthState::InUse,
             failures: 0,
             trial,
             relapses: 0,
@@ -100,15 +100,15 @@ impl Health {
     /// Whether requests go to it.
     #[inline]
     pub fn is_in_use(&self) -> bool {
-        self.standing == Standing::InUse
+        self.state == HealthState::InUse
     }
 
     /// Where it stands, for people.
-    pub fn standing_name(&self) -> &'static str {
-        match self.standing {
-            Standing::InUse => "in use",
-            Standing::OutOfUse => "out of use",
-            Standing::OnTrial(_) => "on trial",
+    pub fn state_name(&self) -> &'static str {
+        match self.state {
+            HealthState::InUse => "in use",
+            HealthState::OutOfUse => "out of use",
+            HealthState::OnTrial(_) => "on trial",
         }
     }
 
@@ -117,15 +117,15 @@ impl Health {
         self.back_at
     }
 
-    /// Moves to the standing that follows. True if it came into use or went out of it.
+    /// Moves to the state that follows. True if it came into use or went out of it.
     pub fn see(&mut self, now: Instant, sign: Sign) -> bool {
         if sign != Sign::Greeted {
             self.failures = self.failures.saturating_add(1);
         }
-        let next = next(self.standing, sign, self.failures, self.trial_now());
-        let before = core::mem::replace(&mut self.standing, next);
+        let next = next(self.state, sign, self.failures, self.trial_now());
+        let before = core::mem::replace(&mut self.state, next);
         match (before, next) {
-            (Standing::InUse, Standing::OutOfUse) => {
+            (HealthState::InUse, HealthState::OutOfUse) => {
                 let soon = self.back_at.is_some_and(|at| now < at + STEADY_AFTER);
                 self.relapses = if soon {
                     (self.relapses + 1).min(RELAPSES_MAX)
@@ -133,12 +133,12 @@ impl Health {
                     0
                 };
             }
-            (Standing::OutOfUse | Standing::OnTrial(_), Standing::InUse) => {
+            (HealthState::OutOfUse | HealthState::OnTrial(_), HealthState::InUse) => {
                 self.back_at = Some(now);
             }
             _ => {}
         }
-        (before == Standing::InUse) != (next == Standing::InUse)
+        (before == HealthState::InUse) != (next == HealthState::InUse)
     }
 
     /// Greetings that the next trial takes.
@@ -151,21 +151,21 @@ impl Health {
 }
 
 /// All moves. `failures` includes the present one.
-fn next(standing: Standing, sign: Sign, failures: u32, trial: u32) -> Standing {
-    match (standing, sign) {
-        (Standing::InUse, Sign::Greeted) => Standing::InUse,
-        (Standing::InUse, Sign::Late) if failures < LATE_MAX => Standing::InUse,
-        (_, Sign::Late | Sign::Broken) => Standing::OutOfUse,
-        (Standing::OutOfUse, Sign::Greeted) => tried(1, trial),
-        (Standing::OnTrial(greetings), Sign::Greeted) => tried(greetings + 1, trial),
+fn next(state: HealthState, sign: Sign, failures: u32, trial: u32) -> HealthState {
+    match (state, sign) {
+        (HealthState::InUse, Sign::Greeted) => HealthState::InUse,
+        (HealthState::InUse, Sign::Late) if failures < LATE_MAX => HealthState::InUse,
+        (_, Sign::Late | Sign::Broken) => HealthState::OutOfUse,
+        (HealthState::OutOfUse, Sign::Greeted) => tried(1, trial),
+        (HealthState::OnTrial(greetings), Sign::Greeted) => tried(greetings + 1, trial),
     }
 }
 
-fn tried(greetings: u32, trial: u32) -> Standing {
+fn tried(greetings: u32, trial: u32) -> HealthState {
     if greetings >= trial {
-        Standing::InUse
+        HealthState::InUse
     } else {
-        Standing::OnTrial(greetings)
+        HealthState::OnTrial(greetings)
     }
 }
 
@@ -177,11 +177,11 @@ mod tests {
     #[test]
     fn the_table_of_moves() {
         let mut table = String::new();
-        for standing in [
-            Standing::InUse,
-            Standing::OutOfUse,
-            Standing::OnTrial(1),
-            Standing::OnTrial(2),
+        for state in [
+            HealthState::InUse,
+            HealthState::OutOfUse,
+            HealthState::OnTrial(1),
+            HealthState::OnTrial(2),
         ] {
             for (sign, failures) in [
                 (Sign::Greeted, 1),
@@ -190,8 +190,8 @@ mod tests {
                 (Sign::Late, 3),
                 (Sign::Broken, 1),
             ] {
-                let next = next(standing, sign, failures, TRIAL_GREETINGS);
-                writeln!(table, "{standing:?} + {sign:?} {failures} = {next:?}").unwrap();
+                let next = next(state, sign, failures, TRIAL_GREETINGS);
+                writeln!(table, "{state:?} + {sign:?} {failures} = {next:?}").unwrap();
             }
         }
         let expected = "\
@@ -229,7 +229,7 @@ OnTrial(2) + Broken 1 = OutOfUse
     }
 
     #[test]
-    fn whoever_fails_soon_after_coming_back_is_tried_for_longer() {
+    fn anyone_who_fails_soon_after_coming_back_is_tried_for_longer() {
         let mut health = Health::new(TRIAL_GREETINGS);
         let mut now = Instant::from_millis(0);
         for expected in [3, 6, 12, 24, 24] {

@@ -55,7 +55,7 @@ pub(crate) struct Tag {
     pub pool: PoolId,
     /// Which of the client's answers it is for; the first one if it is for several. Of a step its operation or command between racks, of a copy which.
     pub slot: u64,
-    /// Placement hash of the key; of [`Ask::Values`] for one key that by which a list has dealt it out.
+    /// Placement hash of the key; of [`Ask::Values`] for one key that by which a list has distributed it.
     pub hash: KeyHash,
     pub ask: Ask,
     /// The route that it went; the first key's if it is for several.
@@ -176,7 +176,7 @@ impl InFlight {
         true
     }
 
-    /// So many more bytes of the answer have arrived, which say this.
+    /// This many more bytes of the answer have arrived, which say this.
     #[inline]
     pub fn saw(&mut self, bytes: usize, outcome: Tally) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -196,7 +196,7 @@ pub(crate) enum Progress {
     Nothing,
     /// All but the `MN`.
     Answered,
-    /// The request was not carried out; all but the `MN` has arrived.
+    /// The request was not executed; all but the `MN` has arrived.
     Moved(Moved),
     /// A line of a multi-get.
     Group(Box<Group>),
@@ -226,7 +226,7 @@ pub(crate) struct GroupKey {
     pub slot: u64,
     /// Where it ends in the line.
     pub end: u32,
-    /// By which it was dealt out, as far as a ring looks at it.
+    /// By which it was distributed, as far as a ring looks at it.
     pub hash: u32,
 }
 

@@ -3,14 +3,14 @@
 pub(crate) mod backend;
 pub(crate) mod backends;
 pub(crate) mod backlog;
+pub(crate) mod capability;
+pub(crate) mod handshake;
 pub(crate) mod health;
 pub(crate) mod in_flight;
+pub(crate) mod invalidation_log;
 pub(crate) mod login;
-pub(crate) mod missed;
 pub(crate) mod paced;
 pub(crate) mod queue;
 pub(crate) mod room;
-pub(crate) mod speech;
-pub(crate) mod standing;
 pub(crate) mod streaming;
 pub(crate) mod window;

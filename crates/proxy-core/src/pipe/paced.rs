@@ -4,7 +4,7 @@ use crate::ids::ClientId;
 use core::mem;
 use std::collections::VecDeque;
 
-/// What waits for longer than this part of the request timeout has whoever writes wait, too: 100 ms of a second.
+/// What waits for longer than this part of the request timeout has anyone who writes wait, too: 100 ms of a second.
 pub const PACE_DIVISOR: u32 = 10;
 
 /// The applications that wait for one server, and their writes, in the order asked. Some may have been answered.

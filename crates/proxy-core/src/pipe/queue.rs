@@ -182,7 +182,7 @@ impl Queue {
     }
 
     /// Takes out the request whose answer comes next together with its bytes, and whether all of
-    /// them were written; if not, the peer cannot have carried it out.
+    /// them were written; if not, the peer cannot have executed it.
     pub fn pop_question(&mut self) -> Option<(Question, bool)> {
         let (bytes, _) = self.awaited()?;
         let bytes = bytes.to_vec();
@@ -202,7 +202,7 @@ impl Queue {
             .partition_point(|request| request.start < self.sent)
     }
 
-    /// What is not written of the first so many requests.
+    /// What is not written of the first this many requests.
     #[inline]
     pub fn unwritten(&self, requests: usize) -> &[u8] {
         let bytes = match self.requests.get(requests) {
@@ -212,7 +212,7 @@ impl Queue {
         &self.bytes.as_slice()[bytes][(self.sent - self.first) as usize..]
     }
 
-    /// So many more bytes are written. Returns up to where, and where the awaited request ends.
+    /// This many more bytes are written. Returns up to where, and where the awaited request ends.
     #[inline]
     pub fn wrote(&mut self, count: usize) -> (u64, u64) {
         self.sent += count as u64;

@@ -10,7 +10,7 @@
 //!
 //! What is counted is what memcached counts of an item. It takes up to a quarter more, since its pieces of memory have a few sizes.
 
-use crate::pipe::standing::Standing;
+use crate::pipe::handshake::Handshake;
 use crate::show::is_error;
 use core::time::Duration;
 use evenkeel_protocol::Reply;
@@ -25,7 +25,7 @@ const MEMORY: &[u8] = b"limit_maxbytes";
 /// Bytes that memcached 1.6 counts of an item besides its name and its value: head 48, unique 8, client flags 4, and the ends of both 3.
 const ITEM_OVERHEAD: u64 = 63;
 
-/// Into so many slots the time is divided for which is counted: what was stored is forgotten after that time, and at most one slot later.
+/// Into this many slots the time is divided for which is counted: what was stored is forgotten after that time, and at most one slot later.
 const SLOTS: usize = 16;
 
 /// How much may be stored.
@@ -40,7 +40,7 @@ pub(crate) struct FillBound {
 /// What a server has said of its memory, and what was stored there.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
-    standing: Standing,
+    handshake: Handshake,
     /// In bytes; 0 as long as it has not said it on this connection.
     memory: u64,
     stored: Stored,
@@ -62,36 +62,36 @@ struct Stored {
 impl Room {
     /// Another connection is made: somebody else may be there.
     pub fn begin_anew(&mut self) {
-        self.standing = Standing::default();
+        self.handshake = Handshake::default();
         self.memory = 0;
     }
 
     /// Whether the server is to be asked before the greeting. Once on each connection.
     pub fn is_to_be_asked(&mut self) -> bool {
-        self.standing.say()
+        self.handshake.say()
     }
 
     /// Whether its answer is to come, or to go on.
     pub fn is_asked(&self) -> bool {
-        self.standing.is_said()
+        self.handshake.is_said()
     }
 
     /// A line of its answer. An error is one, too.
-    pub fn hear(&mut self, reply: &Reply<'_>) -> Result<(), NoAnswer> {
+    pub fn handle(&mut self, reply: &Reply<'_>) -> Result<(), NoAnswer> {
         match reply {
             Reply::Stat { name, value } if *name == MEMORY => {
                 let number = str::from_utf8(value).ok().and_then(|it| it.parse().ok());
                 self.memory = number.unwrap_or(0);
             }
             Reply::Stat { .. } => {}
-            Reply::End => self.standing.answered(),
-            reply if is_error(reply) => self.standing.answered(),
+            Reply::End => self.handshake.answered(),
+            reply if is_error(reply) => self.handshake.answered(),
             _ => return Err(NoAnswer),
         }
         Ok(())
     }
 
-    /// Whether a copy with a name and a value of so many bytes together may be stored now. O(1).
+    /// Whether a copy with a name and a value of this many bytes together may be stored now. O(1).
     pub fn fits(&mut self, now: Instant, bound: FillBound, len: usize) -> bool {
         let most = (self.memory as f64 * bound.share) as u64;
         let stored = self.stored.sum(now, bound.within);
@@ -108,7 +108,7 @@ impl Room {
     }
 }
 
-/// What memcached counts of an item with a name and a value of so many bytes together.
+/// What memcached counts of an item with a name and a value of this many bytes together.
 fn bytes_of(len: usize) -> u64 {
     len as u64 + ITEM_OVERHEAD
 }
@@ -148,7 +148,7 @@ mod tests {
         assert!(!room.is_asked() && room.is_to_be_asked());
         for line in lines {
             assert!(room.is_asked());
-            assert_eq!(room.hear(line), Ok(()));
+            assert_eq!(room.handle(line), Ok(()));
         }
         assert!(!room.is_asked() && !room.is_to_be_asked());
         room
@@ -185,7 +185,7 @@ mod tests {
         room.begin_anew();
         assert!(!room.fits(now, bound(1.0), 0));
         assert!(room.is_to_be_asked());
-        assert_eq!(room.hear(&Reply::Stored), Err(NoAnswer));
+        assert_eq!(room.handle(&Reply::Stored), Err(NoAnswer));
     }
 
     #[test]

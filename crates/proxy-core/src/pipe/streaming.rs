@@ -16,7 +16,7 @@ pub(crate) struct Streaming {
 }
 
 impl Streaming {
-    /// The head of a value was passed on, and so many bytes of data are to come.
+    /// The head of a value was passed on, and this many bytes of data are to come.
     pub fn new(client: ClientId, slot: u64, head: usize, data: usize) -> Self {
         let left = data + text::CRLF.len();
         Streaming {

@@ -30,15 +30,15 @@ pub const WAIT_MAX: Duration = Duration::from_millis(5);
 /// What part of a lease it may wait at most.
 pub const WAIT_DIVISOR_OF_LEASE: u32 = 4;
 
-/// So many may always be under way. One is enough where a server takes longer for it than the way to it, and where many proxies
-/// have so many each before a slow server.
+/// This many may always be under way. One is enough where a server takes longer for it than the way to it, and where many proxies
+/// have this many each before a slow server.
 pub const WINDOW_MIN: usize = 1;
 
-/// So many are let through before anything is known of the server. What its sockets hold cannot be taken back, and one of a millisecond
+/// This many are let through before anything is known of the server. What its sockets hold cannot be taken back, and one of a millisecond
 /// a request would be a second behind a thousand of them.
 const WINDOW_START: usize = 32;
 
-/// So many more are let through where requests wait, but not too long. Proxies before the same server take
+/// This many more are let through where requests wait, but not too long. Proxies before the same server take
 /// parts of what they have but get the same added, so that in time they have the same (Chiu and Jain,
 /// "Analysis of the increase and decrease algorithms for congestion avoidance", 1989).
 const WINDOW_STEP: usize = 1;
@@ -94,7 +94,7 @@ impl Window {
         !self.limits
     }
 
-    /// So many requests are queued or under way.
+    /// This many requests are queued or under way.
     #[inline]
     pub fn holds(&mut self, requests: usize) {
         if requests > self.size {
@@ -111,7 +111,7 @@ impl Window {
         self.is_found.then(|| (way + WAIT_MAX).mul_f64(windows))
     }
 
-    /// What the way to the server and back takes, of which the kernel has measured so many microseconds. What a request takes besides that is the server's
+    /// What the way to the server and back takes, of which the kernel has measured this many microseconds. What a request takes besides that is the server's
     /// work as long as it is no more than a request may wait.
     fn way(&self, now: Instant, measured: Option<u64>) -> Duration {
         let measured = Duration::from_micros(measured.unwrap_or(0));
@@ -195,7 +195,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A server that takes so long for each request, and one that asks it for more than that.
+    /// A server that takes this long for each request, and one that asks it for more than that.
     struct Line {
         window: Window,
         now: Instant,
@@ -229,7 +229,7 @@ mod tests {
             }
         }
 
-        /// With so many waiting, lets as many go as may, and awaits an answer. How long that request took.
+        /// With this many waiting, lets as many go as may, and awaits an answer. How long that request took.
         fn step(&mut self, waiting: usize) -> Duration {
             let before = self.written;
             while self.under_way.len() < self.window.size().min(waiting) {

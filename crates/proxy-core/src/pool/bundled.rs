@@ -4,7 +4,7 @@
 use crate::bundles::Bundles;
 use crate::pipe::room::FillBound;
 use crate::pool::followed::Followed;
-use crate::ring::ToldBundle;
+use crate::ring::BundleUpdate;
 use crate::stats::counters::BundleCounts;
 use core::time::Duration;
 use evenkeel_placement::cover::Cover;
@@ -19,18 +19,18 @@ pub(crate) struct Bundled {
     pub by: Arc<Bundles>,
     pub counts: BundleCounts,
     /// How far they are switched on, where they are kept.
-    pub kept: Option<Kept>,
+    pub kept: Option<CopiesConfig>,
 }
 
 /// How far copies are switched on.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct CopiesConfig {
     pub at: Followed,
     /// The plan that the step is of; `None` as long as they were never on.
-    pub told: Option<ToldBundle>,
+    pub told: Option<BundleUpdate>,
 }
 
-impl Kept {
+impl CopiesConfig {
     /// `None` until a coordinator has said so: then writes wait, and reads are asked at home.
     #[inline]
     pub fn switch(&self) -> Option<Switch> {
@@ -52,7 +52,7 @@ impl Bundled {
     }
 
     /// A coordinator has told a step that is newer. One of a plan that has copies elsewhere is not worked by, unless it has none. True if it is.
-    pub fn hear(&mut self, now: Instant, step: Option<Step>, told: Option<ToldBundle>) -> bool {
+    pub fn handle(&mut self, now: Instant, step: Option<Step>, told: Option<BundleUpdate>) -> bool {
         let wish = self.by.wish();
         let Some(kept) = &mut self.kept else {
             return false;
@@ -67,7 +67,7 @@ impl Bundled {
     }
 
     /// The step that is worked by is told again: others follow since, or do not any more.
-    pub fn hear_again(&mut self, step: Step, told: Option<ToldBundle>) {
+    pub fn handle_again(&mut self, step: Step, told: Option<BundleUpdate>) {
         if let Some(kept) = &mut self.kept
             && kept.at.step == Some(step)
         {

@@ -12,12 +12,12 @@
 //! An item can be out of date in two kinds of places.
 //!
 //! *At a server that was passed over.* Each write that passes over a server notes its key for it
-//! (`pipe/missed.rs`), and so does each write whose outcome there is unknown. When the server comes back, the
+//! (`pipe/invalidation_log.rs`), and so does each write whose outcome there is unknown. When the server comes back, the
 //! noted keys are deleted there first, on the same connection and so in this order (`under_way/catch_up.rs`).
 //!
 //! *At the other place, once the server is back.* Nothing is deleted there. But nothing is read there
 //! either before the server fails again, and if it does so before all that was stored there has expired
-//! ([`is_settled`]), its keys are unavailable until then.
+//! ([`is_expired`]), its keys are unavailable until then.
 //!
 //! Requests of one application connection keep their order: when a server comes into use or goes out of
 //! it, a new era begins, in which a connection waits for what it has under way.
@@ -43,7 +43,7 @@ pub(crate) struct Elsewhere {
     /// The servers that come before it: at least its own.
     pub passed_over: Vec<BackendId>,
     /// False if there is nowhere to go because a server was back for too short a time.
-    pub is_settled: bool,
+    pub is_expired: bool,
 }
 
 impl Pools {
@@ -66,7 +66,7 @@ impl Pools {
         let mut elsewhere = Elsewhere {
             place: None,
             passed_over: vec![home],
-            is_settled: true,
+            is_expired: true,
         };
         let stand_in = match found.settings.failover {
             Failover::None => None,
@@ -86,16 +86,16 @@ impl Pools {
             .request_timeout
             .max(stand_in.settings.request_timeout);
         let expiry = settings.failover_ttl + late;
-        elsewhere.is_settled = is_settled(backends, now, home, expiry);
+        elsewhere.is_expired = is_expired(backends, now, home, expiry);
         for id in servers.candidates(key).filter(|&id| id != home) {
-            if !elsewhere.is_settled {
+            if !elsewhere.is_expired {
                 break;
             }
             if backends.is_in_use(id) {
                 elsewhere.place = Some(id);
                 break;
             }
-            elsewhere.is_settled = is_settled(backends, now, id, expiry);
+            elsewhere.is_expired = is_expired(backends, now, id, expiry);
             elsewhere.passed_over.push(id);
         }
         Some(elsewhere)
@@ -104,7 +104,7 @@ impl Pools {
 
 /// Whether all has expired that was stored in other places before a server came back, so that its
 /// keys may go there again.
-fn is_settled(backends: &Backends, now: Instant, id: BackendId, expiry: Duration) -> bool {
+fn is_expired(backends: &Backends, now: Instant, id: BackendId, expiry: Duration) -> bool {
     let back_at = backends.get(id).and_then(|b| b.health.back_at());
     back_at.is_none_or(|at| now >= at + expiry)
 }

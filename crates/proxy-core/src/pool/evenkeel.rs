@@ -30,7 +30,7 @@ pub(crate) struct EvenkeelPool {
     /// The backend of each cachelet's owner, by cachelet: of the worker that hosts it, where that is known to
     /// be another one than the map says.
     homes: Vec<Option<BackendId>>,
-    /// What requests for some cachelets must bear at a backend, because others were not carried out there.
+    /// What requests for some cachelets must carry at a backend, because others were not executed there.
     marks: BTreeMap<CacheletId, (BackendId, u64)>,
     /// Every worker of the map, ascending.
     workers: Vec<(WorkerRef, BackendId)>,
@@ -120,7 +120,7 @@ impl EvenkeelPool {
         }
     }
 
-    /// A backend has not carried out a request for a key, and wants this mark on those that come now. True if that is
+    /// A backend has not executed a request for a key, and wants this mark on those that come now. True if that is
     /// news.
     pub fn learn_mark(&mut self, hash: KeyHash, backend: BackendId, mark: u64) -> bool {
         let Some(cachelet) = self.map.as_ref().map(|map| map.locate(hash).cachelet) else {
@@ -135,7 +135,7 @@ impl EvenkeelPool {
         self.marks.retain(|_, (at, _)| *at != backend);
     }
 
-    /// The mark that a request for a cachelet bears at a backend; 0 for none.
+    /// The mark that a request for a cachelet carries at a backend; 0 for none.
     #[inline]
     pub fn mark(&self, cachelet: CacheletId, backend: Option<BackendId>) -> u64 {
         if self.marks.is_empty() {

@@ -33,7 +33,7 @@ impl GrainCounts {
         (self.of.0.number(), self.of.1) == (ring.number(), has_moved)
     }
 
-    /// A server has answered a request for a key of this hash, of so many bytes, its answer counted in.
+    /// A server has answered a request for a key of this hash, of this many bytes, its answer counted in.
     #[inline]
     pub fn count(&mut self, hash: u64, is_read: bool, outcome: Tally, bytes: usize) {
         let (ring, has_moved) = &self.of;

@@ -1,4 +1,4 @@
-//! A pool: servers, and how keys are dealt out to them.
+//! A pool: servers, and how keys are distributed to them.
 //!
 //! A core has several. Each has connections of its own, also where two name the same server: their
 //! timeouts differ, and one's slow answers are not in the way of the other's.
@@ -135,7 +135,7 @@ impl Pool {
         Some(self.cluster()?.map()?.promise()?.lease())
     }
 
-    /// The ring by which its keys are dealt out, where their hash space follows the load and a coordinator has told how.
+    /// The ring by which its keys are distributed, where their hash space follows the load and a coordinator has told how.
     #[inline]
     pub fn ring(&self) -> Option<&Arc<PlannedRing>> {
         self.list()?.ring()
@@ -299,7 +299,7 @@ impl Pool {
         self.servers.cluster_mut()
     }
 
-    /// The server that has a key, and what a request for it bears there.
+    /// The server that has a key, and what a request for it carries there.
     pub fn place(&self, key: &[u8]) -> (Result<BackendId, Failure>, RouteFlags) {
         let none = RouteFlags::default();
         let pool = match &self.servers {

@@ -14,7 +14,7 @@ pub(crate) struct MemcachedPool {
     list: Arc<ServerList>,
     /// By position in the list.
     backends: Vec<BackendId>,
-    /// By which keys are dealt out instead, where their hash space follows the load.
+    /// By which keys are distributed instead, where their hash space follows the load.
     ring: Option<Arc<PlannedRing>>,
     /// Keys have names of ours at its servers.
     is_named: bool,
@@ -42,13 +42,13 @@ impl MemcachedPool {
         }
     }
 
-    /// From now on keys are dealt out by this ring, which is of the same servers.
+    /// From now on keys are distributed by this ring, which is of the same servers.
     pub fn set_ring(&mut self, ring: Arc<PlannedRing>) {
         debug_assert_eq!(ring.list().servers().len(), self.backends.len());
         self.ring = Some(ring);
     }
 
-    /// By which keys are dealt out, where their hash space follows the load and a coordinator has told how.
+    /// By which keys are distributed, where their hash space follows the load and a coordinator has told how.
     #[inline]
     pub fn ring(&self) -> Option<&Arc<PlannedRing>> {
         self.ring.as_ref()
@@ -81,7 +81,7 @@ impl MemcachedPool {
         self.backends[server]
     }
 
-    /// The key by which an item is dealt out that servers know by this.
+    /// The key by which an item is distributed that servers know by this.
     #[inline]
     pub fn key_of<'k>(&self, name: &'k [u8]) -> &'k [u8] {
         match self.is_named || self.ring.is_some() {
@@ -90,7 +90,7 @@ impl MemcachedPool {
         }
     }
 
-    /// The same of a list without a ring, and the hash by which the key was dealt out.
+    /// The same of a list without a ring, and the hash by which the key was distributed.
     #[inline]
     pub fn home_and_hash(&self, key: &[u8]) -> (BackendId, u64) {
         let (server, hash) = self.list.placement().server_and_hash(self.key_of(key));

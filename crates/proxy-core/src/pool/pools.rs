@@ -90,7 +90,7 @@ impl Pools {
         self.get_mut(pool)?.grains.as_mut()
     }
 
-    /// The server that has a key in a pool, and what a request for it bears there. A pool that is gone has none.
+    /// The server that has a key in a pool, and what a request for it carries there. A pool that is gone has none.
     pub fn place(&self, pool: PoolId, key: &[u8]) -> (Result<BackendId, Failure>, RouteFlags) {
         match self.get(pool) {
             Some(pool) => pool.place(key),
@@ -144,7 +144,7 @@ impl Pools {
         self.get(pool)?.name_prefix(key)
     }
 
-    /// Whether keys of a pool are dealt out by a ring that follows the load.
+    /// Whether keys of a pool are distributed by a ring that follows the load.
     #[inline]
     pub fn is_adaptive(&self, pool: PoolId) -> bool {
         self.warms && self.get(pool).is_some_and(|pool| pool.settings.adaptive)
@@ -359,7 +359,7 @@ impl Pools {
     }
 
     /// Pools that have been told a step which is not acknowledged, and what it is.
-    pub fn unsettled(&mut self) -> Vec<(PoolId, Followed)> {
+    pub fn unacknowledged(&mut self) -> Vec<(PoolId, Followed)> {
         let behind = |(_, at): &(PoolId, Followed)| at.acknowledged < at.version();
         let pools = self
             .iter()

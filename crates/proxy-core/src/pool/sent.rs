@@ -46,5 +46,5 @@ pub(crate) fn wants_of(show: Show) -> Wants {
 /// How a copy is asked in classic commands.
 pub(crate) const GET: &[u8] = b"get ";
 
-/// How the home is, whoever asks, for the truth has the CAS unique, too.
+/// How the home is, no matter who asks, for the truth has the CAS unique, too.
 pub(crate) const GETS: &[u8] = b"gets ";

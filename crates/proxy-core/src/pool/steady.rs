@@ -22,7 +22,7 @@ pub(crate) struct SteadyPool<'p> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyPlace<'p> {
     pub to: BackendId,
-    /// By which it was dealt out.
+    /// By which it was distributed.
     pub hash: u64,
     /// What stands before it in its name there.
     pub prefix: Option<&'p [u8; PREFIX_LEN]>,

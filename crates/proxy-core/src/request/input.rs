@@ -1,4 +1,4 @@
-//! From an application's bytes to requests, one after the other and so many in a turn.
+//! From an application's bytes to requests, one after the other and this many in a turn.
 
 use crate::client::{HeldBack, MultiGet};
 use crate::explain::{explain_asked, together_asked};
@@ -88,7 +88,7 @@ fn step(core: &mut ProxyCore, now: Instant, id: ClientId, input: &[u8], turn: &m
     match parse_request(input, &core.config.limits) {
         RequestOutcome::Request { request, consumed } => {
             if let Request::Get { keys, .. } = request
-                && hear_page(core, id, &keys)
+                && handle_page(core, id, &keys)
             {
                 return Step::Consumed(consumed);
             }
@@ -130,7 +130,7 @@ fn step(core: &mut ProxyCore, now: Instant, id: ClientId, input: &[u8], turn: &m
     }
 }
 
-/// Carries out a request that takes up all of `input`. Returns how many bytes of it are done
+/// Executes a request that takes up all of `input`. Returns how many bytes of it are done
 /// with: a long multi-get is done key by key.
 fn execute(
     core: &mut ProxyCore,
@@ -199,19 +199,19 @@ fn execute(
             say(core, id, answer::unknown_flag(request));
         }
         Request::MetaGet(ref meta) => {
-            hear_opaque(core, id, meta);
+            handle_opaque(core, id, meta);
             commands::meta_get(core, now, id, meta);
         }
         Request::MetaSet(ref meta) => {
-            hear_opaque(core, id, meta);
+            handle_opaque(core, id, meta);
             commands::meta_set(core, now, id, meta);
         }
         Request::MetaDelete(ref meta) => {
-            hear_opaque(core, id, meta);
+            handle_opaque(core, id, meta);
             commands::meta_write(core, now, id, meta, Verb::Delete, ask::meta_delete);
         }
         Request::MetaArithmetic(ref meta) => {
-            hear_opaque(core, id, meta);
+            handle_opaque(core, id, meta);
             let up = meta.flags.direction() == Direction::Incr;
             commands::meta_write(
                 core,
@@ -229,7 +229,7 @@ fn execute(
 
 /// The opaque of a meta command may say which page its application makes.
 #[inline]
-fn hear_opaque(core: &mut ProxyCore, id: ClientId, meta: &Meta<'_>) {
+fn handle_opaque(core: &mut ProxyCore, id: ClientId, meta: &Meta<'_>) {
     if core.records()
         && let Some(said) = meta.flags.token(b'O').and_then(PageSaid::in_opaque)
     {
@@ -238,7 +238,7 @@ fn hear_opaque(core: &mut ProxyCore, id: ClientId, meta: &Meta<'_>) {
 }
 
 /// Whether a `get` is of the one key by which an application says which page it makes. If so, it is heard, and answered as a miss.
-fn hear_page(core: &mut ProxyCore, id: ClientId, keys: &Keys<'_>) -> bool {
+fn handle_page(core: &mut ProxyCore, id: ClientId, keys: &Keys<'_>) -> bool {
     let Some(own) = &core.config.profile_key else {
         return false;
     };

@@ -1,6 +1,6 @@
 //! A multi-get with a limit begins: see [`limited`](crate::limited).
 //!
-//! Keys of lists of servers are dealt out by a cover, so that those are asked that have most of them; what is not wanted is not asked for.
+//! Keys of lists of servers are distributed by a cover, so that those are asked that have most of them; what is not wanted is not asked for.
 //! All other keys are asked for at once: of clusters, of rings, while hot keys are looked for or a server is out of use.
 
 use crate::client::{MultiGet, Slot, State};
@@ -41,7 +41,7 @@ pub(crate) fn wish_of(core: &ProxyCore, keys: &Keys<'_>) -> Option<Wish> {
     (keys.len() <= LIMIT_KEYS_MAX).then_some(Wish::OfRoute(limit))
 }
 
-/// A `get` or `gets` of so many bytes, of which a part is enough.
+/// A `get` or `gets` of this many bytes, of which a part is enough.
 pub(crate) fn limited_get(
     core: &mut ProxyCore,
     now: Instant,

@@ -2,6 +2,7 @@
 
 pub(crate) mod binary;
 pub(crate) mod bundled;
+pub(crate) mod capability;
 pub(crate) mod commands;
 pub(crate) mod flush;
 pub(crate) mod hot;
@@ -10,7 +11,6 @@ pub(crate) mod limited;
 pub(crate) mod multi_get;
 pub(crate) mod question;
 pub(crate) mod quick;
-pub(crate) mod speech;
 pub(crate) mod step;
 pub(crate) mod way;
 pub(crate) mod whole;

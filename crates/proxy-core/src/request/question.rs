@@ -35,7 +35,7 @@ use evenkeel_types::{Epoch, Instant, KeyHash};
 struct Placed {
     /// Placement hash of the key, where the pool needs it.
     hash: KeyHash,
-    /// The hash by which the key was dealt out, if that is known.
+    /// The hash by which the key was distributed, if that is known.
     dealt_by: Option<u64>,
     target: Result<BackendId, Failure>,
     flags: RouteFlags,

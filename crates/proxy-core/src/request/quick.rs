@@ -84,7 +84,7 @@ fn quick_gets_of_one(
     let mut known = KnownPool::default();
     let mut due: Option<Instant> = None;
     let mut done = 0;
-    // Whoever calls has seen that one may be asked; only the first was looked at for hot keys.
+    // Anyone who calls has seen that one may be asked; only the first was looked at for hot keys.
     while done == 0 || *turn > 0 && client.may_ask(core.era, core.out_pause) {
         let Some(at) = scan_get_of_one(input, done) else {
             break;

@@ -7,7 +7,7 @@ use core::mem;
 
 /// What came of looking at a client's input.
 pub(crate) enum Step {
-    /// So many bytes are done with.
+    /// This many bytes are done with.
     Consumed(usize),
     /// Nothing more for now.
     Wait,

@@ -18,7 +18,7 @@ use evenkeel_types::Instant;
 use std::io::Write;
 
 /// Takes `config get cluster`, by which ElastiCache's clients find out where to send keys; in the binary protocol with
-/// `echo`. The answer is this proxy alone: whoever is given servers asks two of three for keys that these refuse,
+/// `echo`. The answer is this proxy alone: anyone who is given servers asks two of three for keys that these refuse,
 /// or misses what the proxy does for them. Other proxies are not known here.
 pub(crate) fn cluster_asked(core: &mut ProxyCore, id: ClientId, echo: Option<Echo>) {
     let Some(client) = core.clients.get_mut(id) else {

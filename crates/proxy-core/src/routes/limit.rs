@@ -20,9 +20,9 @@ pub struct Limit {
 /// How many keys are enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enough {
-    /// So many of a hundred, 1 to 100, rounded up.
+    /// This many of a hundred, 1 to 100, rounded up.
     Percent(u32),
-    /// So many, or all if there are fewer.
+    /// This many, or all if there are fewer.
     Keys(u32),
 }
 
@@ -54,7 +54,7 @@ impl Limit {
         Some(limit)
     }
 
-    /// How many of so many keys are enough.
+    /// How many of this many keys are enough.
     pub(crate) fn wanted(&self, keys: usize) -> usize {
         match self.enough {
             None => keys,

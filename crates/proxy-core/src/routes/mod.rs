@@ -267,7 +267,7 @@ struct Node {
 }
 
 impl RouteTable {
-    /// Makes the table for a configuration of so many pools. O(n log n + n × length of prefixes).
+    /// Makes the table for a configuration of this many pools. O(n log n + n × length of prefixes).
     ///
     /// # Errors
     /// See [`RouteError`]; the first that is found.

@@ -189,7 +189,7 @@ impl Renames {
         let found = self.entries.iter().position(same);
         let at = found.or_else(|| self.entries.iter().position(Option::is_none));
         let at = at.unwrap_or(self.entries.len());
-        let number = u32::try_from(at + 1).expect("memory has no room for so many");
+        let number = u32::try_from(at + 1).expect("memory has no room for this many");
         if at == self.entries.len() {
             self.entries.push(None);
         }

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | 0 | never | the upper bound, if there is one; else still never |
 //! | below 0 | gone at once | not at all: it deletes |
-//! | to 2,592,000 (30 days) | so many seconds | between the bounds |
+//! | to 2,592,000 (30 days) | this many seconds | between the bounds |
 //! | above | Unix time | what is left until then, between the bounds; one that is past deletes |
 //!
 //! Jitter then takes off a random part, so that items which were stored together do not all go at
@@ -54,7 +54,7 @@ impl TtlBounds {
         *self == TtlBounds::NONE
     }
 
-    /// These bounds, and none above so many seconds.
+    /// These bounds, and none above this many seconds.
     #[must_use]
     pub fn at_most(self, seconds: u32) -> Self {
         let max = match self.max {

@@ -83,7 +83,7 @@ pub(crate) fn miss(out: &mut Vec<u8>, echo: Echo, rename: Option<&Rename>, quest
     }
 }
 
-/// The answer to `flush` once all servers have carried it out.
+/// The answer to `flush` once all servers have executed it.
 pub(crate) fn flushed(echo: Echo) -> Vec<u8> {
     let mut out = Vec::new();
     finish(&mut out, echo, Status::Success, 0);

@@ -88,7 +88,7 @@ counters! {
             crossing_notes_dangling => counter, "Reads of another rack, named by a note, that had no item.";
             crossing_locks_met => counter, "Locks of other commands that were met.";
             crossings_busy => counter, "Requests answered with an error because others changed their key all the time.";
-            crossings_refused => counter, "Requests refused because their flags cannot be carried out between racks.";
+            crossings_refused => counter, "Requests refused because their flags cannot be executed between racks.";
             local_copies_shown => counter, "Reads answered by a copy, in the own rack, of what another rack holds.";
             local_copies_stored => counter, "Copies stored in the own rack of what another rack holds.";
             local_copies_saved => counter, "Reads of other racks that copies would have answered, in pools with `local_copies = \"observe\"`.";
@@ -97,7 +97,7 @@ counters! {
             requests_failed_over => counter, "Requests that went to another server because their key's own was out of use.";
             failovers_unsettled => counter, "Requests that did not go to another server, because their key's own, or the next one, was back for too short a time before.";
             cas_refused => counter, "Compare-and-swaps refused because their key's server was out of use.";
-            catch_ups_refused => counter, "Deletes and `flush_all`s, of what a server had missed, that it did not carry out.";
+            catch_ups_refused => counter, "Deletes and `flush_all`s, of what a server had missed, that it did not execute.";
             binary_clients => counter, "Applications' connections that spoke the binary protocol.";
             requests_unsupported => counter, "Binary requests refused because their server knows no meta commands.";
             hot_reads_sampled => counter, "Reads that were looked at by chance to find hot keys of plain servers.";

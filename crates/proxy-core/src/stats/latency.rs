@@ -76,7 +76,7 @@ impl Spot {
 }
 
 impl Histogram {
-    /// Counts a time so many times.
+    /// Counts a time this many times.
     #[inline]
     pub(crate) fn record(&mut self, spot: Spot, times: u64) {
         self.counts[spot.bucket] += times;

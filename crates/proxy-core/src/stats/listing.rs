@@ -171,7 +171,7 @@ fn proxy(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
     }
     shown(out, "", ProcessFacts::PROXY, &process.facts);
     shown(out, "", ProxyStats::PROXY, &process.totals);
-    for (name, value) in REPLICA_LEASE_AGE.told(&process.replica_lease_ages) {
+    for (name, value) in REPLICA_LEASE_AGE.rows(&process.replica_lease_ages) {
         stat(out, name, value);
     }
 }
@@ -179,8 +179,8 @@ fn proxy(out: &mut Vec<u8>, facts: &CoreFacts<'_>, process: &ProcessStats) {
 fn discovery(out: &mut Vec<u8>, found: &DiscoveryStats) {
     let (pool, counts) = (&found.pool, found.counts);
     stat(out, format_args!("{pool}:servers_from"), &found.source);
-    let standing = found.standing.name();
-    stat(out, format_args!("{pool}:servers_list"), standing);
+    let state = found.state.name();
+    stat(out, format_args!("{pool}:servers_list"), state);
     let trouble = none_if_empty(&found.trouble);
     stat(out, format_args!("{pool}:servers_trouble"), trouble);
     for (row, age) in [

@@ -69,7 +69,7 @@ impl Default for PerRoute {
 }
 
 impl PerRoute {
-    /// A slot of a request on this route was shown, so many bytes of it.
+    /// A slot of a request on this route was shown, this many bytes of it.
     #[inline]
     pub fn count(&mut self, stats: &mut ProxyStats, route: RouteId, tally: Tally, bytes: usize) {
         tally.count(stats);
@@ -114,7 +114,7 @@ impl PerRoute {
         }
     }
 
-    /// Servers answered requests of so many bytes whose times are not known.
+    /// Servers answered requests of this many bytes whose times are not known.
     pub fn count_bytes(&mut self, route: RouteId, bytes: u64) {
         if let Some(counters) = self.counters.get_mut(route.place()) {
             counters.request_bytes += bytes;

@@ -6,7 +6,7 @@ use crate::stats::hot_keys::{HotKeySum, sums};
 use crate::stats::process::{DiscoveryStats, PoolStats, ProcessStats};
 use evenkeel_control::exposition::Text;
 use evenkeel_control::families;
-use evenkeel_placement::membership::{Counts, Standing};
+use evenkeel_placement::membership::{Counts, ListState};
 use std::collections::BTreeMap;
 
 /// What the names of metrics begin with: of pools, of lists of servers.
@@ -37,9 +37,9 @@ families! {
     pub(crate) LISTS of Vec<DiscoveryStats> {
         list_standing[pool, standing] => gauge, "1 for where the pool stands with its list of servers, and 0 for where it does not.",
             |lists, to| for found in lists {
-                let is_at = found.standing.name();
-                for standing in [Standing::Unknown, Standing::Current, Standing::Unsettled(0), Standing::Kept] {
-                    to.of(&[&found.pool, standing.name()], u8::from(standing.name() == is_at));
+                let is_at = found.state.name();
+                for state in [ListState::Unknown, ListState::Current, ListState::Unsettled(0), ListState::Kept] {
+                    to.of(&[&found.pool, state.name()], u8::from(state.name() == is_at));
                 }
             };
         list_confirmed_age_seconds[pool] => gauge, "Seconds since an answer was the list in force.",
@@ -119,7 +119,7 @@ mod tests {
             discoveries: vec![DiscoveryStats {
                 pool: "found".into(),
                 source: "dns".into(),
-                standing: Standing::Kept,
+                state: ListState::Kept,
                 counts: Counts {
                     answers: 9,
                     failed: 2,

@@ -7,7 +7,7 @@ use crate::stats::latency::Latency;
 use crate::stats::route_stats::{RouteStats, add_route};
 use evenkeel_control::exposition::ShownAges;
 use evenkeel_hotkeys::ages::Ages;
-use evenkeel_placement::membership::{Counts, Standing};
+use evenkeel_placement::membership::{Counts, ListState};
 use evenkeel_types::counters;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub struct DiscoveryStats {
     /// Who is asked.
     pub source: String,
     /// Where the pool stands with its list.
-    pub standing: Standing,
+    pub state: ListState,
     /// What was counted of the search.
     pub counts: Counts,
     /// Why the last answer was of no use; empty if it was of use.
@@ -69,7 +69,7 @@ counters! {
         }
         /// Connections of applications, in `stats`.
         CONNECTIONS {
-            max_connections => gauge "evenkeel_proxy_connections_max", "Most connections of applications at a time.";
+            max_connections => gauge "evenkeel_proxy_connections_max", "Maximum connections of applications at a time.";
             curr_connections => gauge "evenkeel_proxy_connections", "Connections of applications.";
             total_connections => counter "evenkeel_proxy_connections_total", "Connections of applications since the start.";
             rejected_connections => counter "evenkeel_proxy_connections_refused_total", "Connections of applications refused since the start.";
@@ -92,7 +92,7 @@ counters! {
             profile_records => counter, "Records written to the profile.";
             profile_dropped => counter, "Records that were to be written to the profile and were not, because the file was too slow or took no more.";
             turns_slow => counter, "Turns of workers that took 50 ms or longer.";
-            turns_starved => counter, "Turns of workers that took so long because the machine did not run them.";
+            turns_starved => counter, "Turns of workers that took this long because the machine did not run them.";
             names_asked => counter, "Questions to the name service for the address of a server.";
             names_failed => counter, "Questions to the name service that brought no address.";
             buffer_bytes => gauge, "Bytes that applications' connections hold: sent in part, or not read.";

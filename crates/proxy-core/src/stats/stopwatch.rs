@@ -8,7 +8,7 @@ use core::time::Duration;
 use evenkeel_types::Instant;
 use std::collections::VecDeque;
 
-/// Writes before the last that are remembered. Each ends behind a request that is not answered; beyond so
+/// Writes before the last that are remembered. Each ends behind a request that is not answered; beyond this
 /// many, some are taken for the last, and the queue time of what they wrote is too long.
 const WRITES_MAX: usize = 4096;
 
@@ -65,7 +65,7 @@ impl Stopwatch {
             route: request.route,
         };
         if timing != self.run.timing {
-            self.settle(routes);
+            self.flush(routes);
             self.run.timing = timing;
             self.run.round_trip_us = self.round_trip_us.unwrap_or(0);
         }
@@ -74,7 +74,7 @@ impl Stopwatch {
     }
 
     /// Counts the last requests.
-    pub fn settle(&mut self, routes: &mut PerRoute) {
+    pub fn flush(&mut self, routes: &mut PerRoute) {
         let spots = Spots::of(&self.run);
         self.latency.record(&spots);
         if self.run.count > 0 {
@@ -91,7 +91,7 @@ impl Stopwatch {
     pub fn round_trip(&mut self, measured: Duration, routes: &mut PerRoute) {
         let us = u64::try_from(measured.as_micros()).unwrap_or(u64::MAX);
         if self.round_trip_us.is_none_or(|known| us < known) {
-            self.settle(routes);
+            self.flush(routes);
             self.round_trip_us = Some(us);
             self.run.round_trip_us = us;
         }
@@ -219,7 +219,7 @@ mod tests {
                 .record(Spot::of(answer.us.saturating_sub(4_000)), 1);
         }
         assert_eq!(watch.latency(), twin);
-        watch.settle(&mut routes);
+        watch.flush(&mut routes);
         assert_eq!(watch.latency(), twin, "once");
     }
 

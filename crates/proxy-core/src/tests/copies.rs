@@ -1,7 +1,7 @@
 //! What scripts have no words for: copies that end soon, and plans that have copies elsewhere.
 
 use super::world::{SOURCE, World, placement};
-use crate::{Bundles, Keeping, PoolKind, ServerList, Told, ToldBundle};
+use crate::{BundleUpdate, Bundles, Keeping, PoolKind, PoolUpdate, ServerList};
 use evenkeel_control::bundles::{BundlePlan, BundleWish, COPIES_MAX};
 use evenkeel_schemes::copies::{Header, name_prefix};
 use evenkeel_schemes::stage::{Stage, Step};
@@ -46,10 +46,10 @@ fn keys() -> ([String; 2], u16) {
 }
 
 fn tell(world: &mut World, version: u64, stage: Stage, plan: Option<BundlePlan>) {
-    world.tell(Some(Told {
+    world.tell(Some(PoolUpdate {
         step: Step { version, stage },
         ring: None,
-        bundle: plan.map(|plan| ToldBundle { plan, fillers: 1 }),
+        bundle: plan.map(|plan| BundleUpdate { plan, fillers: 1 }),
     }));
 }
 
@@ -121,10 +121,10 @@ fn what_is_filled_is_a_part_of_the_servers_memory_that_is_shared() {
     };
     let told = |world: &mut World, fillers: u32| {
         let (version, stage) = (3, Stage::Warming);
-        world.tell(Some(Told {
+        world.tell(Some(PoolUpdate {
             step: Step { version, stage },
             ring: None,
-            bundle: Some(ToldBundle { plan, fillers }),
+            bundle: Some(BundleUpdate { plan, fillers }),
         }));
     };
     tell(&mut world, 1, Stage::Former, None);
@@ -132,7 +132,7 @@ fn what_is_filled_is_a_part_of_the_servers_memory_that_is_shared() {
     told(&mut world, 2);
     let client = world.client();
     let mut unique = 0;
-    // What is stored of the two, which are not there, when home has values of so many bytes.
+    // What is stored of the two, which are not there, when home has values of this many bytes.
     let mut stored = |world: &mut World, len: usize| {
         world.send(client, format!("get {first} {second}\r\n"));
         world.asked(port);

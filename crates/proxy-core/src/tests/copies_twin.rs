@@ -49,10 +49,10 @@ impl Coordinator {
 
     fn tell(&self, world: &mut World) {
         world.wait_ms(1);
-        world.tell(Some(Told {
+        world.tell(Some(PoolUpdate {
             step: self.step,
             ring: None,
-            bundle: Some(ToldBundle {
+            bundle: Some(BundleUpdate {
                 plan: self.plan,
                 fillers: 1,
             }),

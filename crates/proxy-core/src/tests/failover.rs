@@ -1,7 +1,7 @@
 //! More than can be made up for; the other stories of failover are in `scripts/failover.txt`.
 
 use super::world::{Connecting, World};
-use crate::limits::MISSED_KEYS_MAX;
+use crate::limits::INVALIDATION_KEYS_MAX;
 
 #[test]
 fn a_server_that_missed_too_much_is_emptied_only_where_that_is_allowed() {
@@ -11,7 +11,7 @@ fn a_server_that_missed_too_much_is_emptied_only_where_that_is_allowed() {
         });
         world.connecting(101, Connecting::Refuses);
         let client = world.client();
-        for i in 0..=MISSED_KEYS_MAX {
+        for i in 0..=INVALIDATION_KEYS_MAX {
             world.send(client, format!("delete {i} noreply\r\n"));
         }
         world.come_back(101);
@@ -30,7 +30,7 @@ fn a_server_that_missed_too_much_is_emptied_only_where_that_is_allowed() {
                 more = deletes(&next);
                 asked += &next;
             }
-            assert_eq!(deletes(&asked), MISSED_KEYS_MAX);
+            assert_eq!(deletes(&asked), INVALIDATION_KEYS_MAX);
             assert_eq!((counters.flushed, counters.unfenced), (0, 1));
         }
     }

@@ -20,12 +20,12 @@ pub struct Item {
     pub recached: bool,
 }
 
-/// Servers that carry out what they are asked, one command at a time.
+/// Servers that execute what they are asked, one command at a time.
 pub struct Plain {
     pub world: World,
     pub items: BTreeMap<u16, BTreeMap<String, Item>>,
     pub asked: BTreeMap<u16, String>,
-    /// Commands carried out, by port.
+    /// Commands executed, by port.
     pub gets: BTreeMap<u16, u32>,
     /// Answers `set` with an error.
     pub refuses: Option<u16>,
@@ -79,7 +79,7 @@ impl Plain {
         self.world.drop_connection(port);
     }
 
-    /// Carries out the next command that a server was asked. False if there is none.
+    /// Executes the next command that a server was asked. False if there is none.
     pub fn serve_one(&mut self, port: u16) -> bool {
         if !self.world.is_connected(port) {
             return false;
@@ -173,7 +173,7 @@ impl Plain {
         found
     }
 
-    /// `count` reads by each of so many connections.
+    /// `count` reads by each of this many connections.
     pub fn read_much(&mut self, clients: &[ClientId], count: u32, key: &str) {
         for _ in 0..count {
             for &client in clients {

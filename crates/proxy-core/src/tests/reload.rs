@@ -120,7 +120,7 @@ fn a_long_multi_get_goes_on_by_the_new_configuration_once_the_old_answers_have_c
 }
 
 #[test]
-fn statistics_tell_which_configuration_is_in_force() {
+fn statistics_tell_which_configuration_is_active() {
     let mut world = World::memcached(1);
     world.configure(|config| config.revision.digest = "d1".into());
     let client = world.client();

@@ -98,7 +98,7 @@ fn clients_that_look_for_servers_are_told_this_proxy_and_no_server() {
     let told = format!("CONFIG cluster 0 {len}\r\n{list}\r\nEND\r\nERROR\r\n");
     assert_eq!(ask(&mut World::memcached(2)), told);
     assert_eq!(ask(&mut World::evenkeel(2)), told);
-    // A host with a name has no address beside it, and whoever has left is told nothing.
+    // A host with a name has no address beside it, and anyone who has left is told nothing.
     let mut world = World::memcached(1);
     let client = world.client();
     crate::request::whole::cluster_asked(&mut world.core, client, None);

@@ -392,11 +392,11 @@ impl World {
             token: COPY_TOKEN,
             of: bundles.wish(),
         };
-        let bundle = bundles.map(|bundles| ToldBundle {
+        let bundle = bundles.map(|bundles| BundleUpdate {
             plan: plan(bundles),
             fillers: 1,
         });
-        self.tell(step.map(|step| Told { step, ring, bundle }));
+        self.tell(step.map(|step| PoolUpdate { step, ring, bundle }));
     }
 
     /// The copies of the first pool.
@@ -405,18 +405,18 @@ impl World {
     }
 
     /// What the coordinator of the first pool says.
-    pub fn tell(&mut self, told: Option<Told>) {
+    pub fn tell(&mut self, told: Option<PoolUpdate>) {
         self.core.set_step(self.now, SOURCE, "default", told);
         self.pump();
     }
 
     pub fn pump(&mut self) {
-        self.carry_out();
+        self.handle_outputs();
         self.core.end_turn();
-        self.carry_out();
+        self.handle_outputs();
     }
 
-    fn carry_out(&mut self) {
+    fn handle_outputs(&mut self) {
         while let Some(output) = self.core.poll_output() {
             match output {
                 Output::WriteClient(id) => self.write_client(id),
@@ -525,7 +525,7 @@ pub fn memcached(ports: impl IntoIterator<Item = u16>) -> PoolKind {
     PoolKind::Memcached(Arc::new(list))
 }
 
-/// How keys are dealt out to servers at these ports.
+/// How keys are distributed to servers at these ports.
 pub fn placement(ports: impl IntoIterator<Item = u16>) -> PlacementConfig {
     let servers = ports.into_iter().map(|port| PoolServer::new("a", port));
     PlacementConfig {

@@ -3,7 +3,7 @@
 //! Where keys go while their server is out of use is in `pool/elsewhere.rs`.
 //!
 //! The rule is: a request is put to a server again only if it is a read, or if it certainly was not
-//! carried out (it was never written whole, or the answer was `MOVED`). Anything else that is not
+//! executed (it was never written whole, or the answer was `MOVED`). Anything else that is not
 //! answered may or may not have happened, and the application is told so by an error.
 //!
 //! A key can be between two owners for a moment: the old one has let go and the new one has not been
@@ -108,7 +108,7 @@ pub(crate) fn ask_at(
     }
 }
 
-/// A request was not carried out by the server at which it was to be. It is tried again where that may not be the one to
+/// A request was not executed by the server at which it was to be. It is tried again where that may not be the one to
 /// ask any more: it was the owner by a former map, or there is a newer map, by which it may have been taken away or be
 /// another process at another address.
 pub(crate) fn fail_unasked(
@@ -148,7 +148,7 @@ pub(crate) fn ask_home(core: &mut ProxyCore, now: Instant, mut question: Questio
     ask_again(core, now, question, home);
 }
 
-/// A read that was not carried out is asked again of its home: as if it were asked only now, by the present map. Its
+/// A read that was not executed is asked again of its home: as if it were asked only now, by the present map. Its
 /// answer would count for nothing otherwise, and a copy read behind it could show what is older.
 pub(crate) fn renew_ticket(core: &mut ProxyCore, now: Instant, tag: &Tag) {
     let pool = core.pools.get_mut(tag.pool);

@@ -84,7 +84,7 @@ fn mask_in(question: &mut Question, mask: u64) {
     shift_flags(question, more);
 }
 
-/// Our own flags stand behind what has grown by so many bytes.
+/// Our own flags stand behind what has grown by this many bytes.
 fn shift_flags(question: &mut Question, more: isize) {
     let (start, end) = question.tag.flags;
     if start < end {

@@ -3,8 +3,8 @@
 use crate::ids::BackendId;
 use crate::pipe::backend::Link;
 use crate::pipe::in_flight::{Asker, Progress, Tag};
-use crate::pipe::missed;
-use crate::pipe::missed::CatchUp;
+use crate::pipe::invalidation_log;
+use crate::pipe::invalidation_log::CatchUp;
 use crate::under_way::put::put;
 use crate::worker::ProxyCore;
 use evenkeel_protocol::compose::request as ask;
@@ -17,7 +17,7 @@ pub(crate) fn catch_up(core: &mut ProxyCore, now: Instant, id: BackendId) {
     };
     let settings = core.pools.get(backend.pool).map(|pool| &pool.settings);
     let may_flush = settings.is_some_and(|settings| settings.flush_on_return);
-    match backend.missed.catch_up(may_flush) {
+    match backend.invalidations.catch_up(may_flush) {
         CatchUp::Nothing => {}
         CatchUp::Flush => {
             backend.counters.flushed += 1;
@@ -30,7 +30,7 @@ pub(crate) fn catch_up(core: &mut ProxyCore, now: Instant, id: BackendId) {
             backend.counters.unfenced += u64::from(is_incomplete);
             backend.counters.caught_up += keys.len() as u64;
             for key in keys {
-                ask_for_nobody(core, now, id, |out| missed::delete(out, &key));
+                ask_for_nobody(core, now, id, |out| invalidation_log::delete(out, &key));
             }
         }
     }

@@ -4,7 +4,7 @@
 //! the application's own command among them, are requests of nobody's connection, each put to the pool of its site: the answer tells the
 //! site by that pool. Several may be under way side by side.
 //!
-//! A step of another command, at the pool that its own one is warmed from, is carried out here like an application's request.
+//! A step of another command, at the pool that its own one is warmed from, is executed here like an application's request.
 //!
 //! All that counts on a unique goes over the connection on which it was learnt there. If that is another one by now, the condition is taken
 //! not to hold: a server that was started anew counts its uniques anew.
@@ -42,7 +42,7 @@ use evenkeel_types::Instant;
 /// Shortest pause before a command begins anew.
 const PAUSE_MIN: Duration = Duration::from_micros(200);
 
-/// How much longer the first may be at least. It may be as much longer as the command has taken, since whoever was in its way takes as long;
+/// How much longer the first may be at least. It may be as much longer as the command has taken, since anyone who was in its way takes as long;
 /// each further one twice as much as the one before.
 const PAUSE_MORE: Duration = Duration::from_micros(1800);
 
@@ -259,7 +259,7 @@ fn deadline(core: &ProxyCore, now: Instant, tag: &Tag) -> Instant {
     now + pool.map_or(Duration::ZERO, |pool| pool.settings.request_timeout)
 }
 
-/// A step is answered: by a server, unless it was carried out between the racks of another pool.
+/// A step is answered: by a server, unless it was executed between the racks of another pool.
 #[inline(never)]
 pub(crate) fn step_answered(
     core: &mut ProxyCore,
@@ -311,7 +311,7 @@ pub(crate) fn step_answered(
     let Some(crossing) = core.crossings.get_mut(id) else {
         return Ok(());
     };
-    let mut next = crossing.machine.hear(site, heard);
+    let mut next = crossing.machine.handle(site, heard);
     if next.show == Some(Shown::Own) && matches!(command, Command::Own(_)) {
         next.show = None;
         has_read(core, id, site, reply);
@@ -321,7 +321,7 @@ pub(crate) fn step_answered(
     Ok(())
 }
 
-/// A quiet command of an application's was carried out, which it is not told.
+/// A quiet command of an application's was executed, which it is not told.
 pub(crate) fn quiet_answered(
     core: &mut ProxyCore,
     now: Instant,
@@ -340,7 +340,7 @@ pub(crate) fn go_on_with_crossings(core: &mut ProxyCore, now: Instant) {
     while let Some((id, site, failure)) = core.crossings.pop_failed() {
         if let Some(crossing) = core.crossings.get_mut(id) {
             crossing.failure = Some(failure);
-            hear(core, now, id, site, Heard::Failed);
+            handle(core, now, id, site, Heard::Failed);
         }
     }
     while let Some(id) = core.crossings.pop_paused(now) {
@@ -351,11 +351,11 @@ pub(crate) fn go_on_with_crossings(core: &mut ProxyCore, now: Instant) {
     }
 }
 
-fn hear(core: &mut ProxyCore, now: Instant, id: CrossingId, site: Site, heard: Heard) {
+fn handle(core: &mut ProxyCore, now: Instant, id: CrossingId, site: Site, heard: Heard) {
     let Some(crossing) = core.crossings.get_mut(id) else {
         return;
     };
-    let next = crossing.machine.hear(site, heard);
+    let next = crossing.machine.handle(site, heard);
     go_on(core, now, id, next);
 }
 
@@ -473,7 +473,7 @@ fn made_instead(crossing: &Crossing, shown: Shown) -> Option<Wish> {
 fn ask(core: &mut ProxyCore, now: Instant, id: CrossingId, command: Command, sites: Sites) {
     for site in sites.iter() {
         if let Some(heard) = ask_at_site(core, now, id, command, site) {
-            hear(core, now, id, site, heard);
+            handle(core, now, id, site, heard);
         }
     }
 }

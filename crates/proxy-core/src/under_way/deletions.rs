@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::ids::{BackendId, PoolId};
 use crate::limits::DELETION_PER_REQUEST_TIMEOUT;
 use crate::pipe::in_flight::{Asker, Progress, Tag};
-use crate::pipe::missed::delete;
+use crate::pipe::invalidation_log::delete;
 use crate::show;
 use crate::show::Unfit;
 use crate::show::kinds::Show;
@@ -18,7 +18,7 @@ use evenkeel_protocol::{LINE_LEN_MAX, MetaStatus, Reply};
 use evenkeel_schemes::copies::Deleting;
 use evenkeel_types::Instant;
 
-/// A write has been carried out at home, and this is its answer: its copies are deleted, and then the application gets it.
+/// A write has been executed at home, and this is its answer: its copies are deleted, and then the application gets it.
 pub(crate) fn delete_copies(
     core: &mut ProxyCore,
     now: Instant,
@@ -50,7 +50,7 @@ pub(crate) fn delete_copies(
                     (0, 0)
                 });
             }
-            Err(_) => hear(core, now, id, None),
+            Err(_) => handle(core, now, id, None),
         }
     }
 }
@@ -89,7 +89,7 @@ pub(crate) fn deleted(
         _ => return Err(Unfit),
     };
     if let Some(id) = DeletionId::of(tag) {
-        hear(core, now, id, is_done.then_some(server));
+        handle(core, now, id, is_done.then_some(server));
     }
     Ok(())
 }
@@ -98,7 +98,7 @@ pub(crate) fn deleted(
 #[inline(never)]
 pub(crate) fn go_on_with_deletions(core: &mut ProxyCore, now: Instant) {
     while let Some(id) = core.deletions.pop_failed() {
-        hear(core, now, id, None);
+        handle(core, now, id, None);
     }
     while let Some(deletion) = core.deletions.pop_due(now) {
         end(core, now, deletion, false);
@@ -106,12 +106,12 @@ pub(crate) fn go_on_with_deletions(core: &mut ProxyCore, now: Instant) {
 }
 
 /// One more is heard of: this server has confirmed it, or nobody knows.
-fn hear(core: &mut ProxyCore, now: Instant, id: DeletionId, confirmed: Option<BackendId>) {
+fn handle(core: &mut ProxyCore, now: Instant, id: DeletionId, confirmed: Option<BackendId>) {
     let Some(deletion) = core.deletions.get_mut(id) else {
         return;
     };
     deletion.left.retain(|server| Some(*server) != confirmed);
-    let heard = deletion.machine.hear(confirmed.is_some());
+    let heard = deletion.machine.handle(confirmed.is_some());
     if let Some(are_confirmed) = heard
         && let Some(deletion) = core.deletions.remove(id)
     {

@@ -9,7 +9,7 @@ use crate::worker::ProxyCore;
 use std::sync::Arc;
 
 /// A server may have come into use or gone out of it.
-pub(crate) fn standing_changed(core: &mut ProxyCore, id: BackendId) {
+pub(crate) fn health_changed(core: &mut ProxyCore, id: BackendId) {
     let Some(backend) = core.backends.get_mut(id) else {
         return;
     };
@@ -33,7 +33,7 @@ pub(crate) fn standing_changed(core: &mut ProxyCore, id: BackendId) {
     }
 }
 
-/// Whoever has requests under way waits for their answers before asking anything further.
+/// Anyone who has requests under way waits for their answers before asking anything further.
 pub(crate) fn begin_era(core: &mut ProxyCore) {
     core.era += 1;
     if core.pools.watches() {

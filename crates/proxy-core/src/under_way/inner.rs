@@ -23,7 +23,7 @@ pub(crate) fn go_on_with_steps(core: &mut ProxyCore, now: Instant) {
     }
 }
 
-/// Tells commands what those of their steps have come to that were carried out between racks.
+/// Tells commands what those of their steps have come to that were executed between racks.
 fn go_on_with_inner(core: &mut ProxyCore, now: Instant) {
     while let Some((tag, raw)) = core.crossings.pop_step() {
         let heard = with_parsed(&raw, |reply| match CrossingId::of_step(&tag) {

@@ -94,7 +94,7 @@ enum Chosen {
     Copy(CopyAt),
 }
 
-/// Asks the servers that have most of what is left for so many keys, or for all that is left.
+/// Asks the servers that have most of what is left for this many keys, or for all that is left.
 fn ask_more(core: &mut ProxyCore, now: Instant, id: ClientId, first: u64, missing: usize) {
     let client = core.clients.get_mut(id);
     let Some(limited) = client.and_then(|client| client.limited_of(first)) else {

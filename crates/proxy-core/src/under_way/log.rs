@@ -130,7 +130,7 @@ pub(crate) fn log_failed(
     log(core, Asked::of(&question.bytes, &tag, is_plain), &tag, seen);
 }
 
-/// Whether a request that took so long is logged. Counts slow ones that are not.
+/// Whether a request that took this long is logged. Counts slow ones that are not.
 fn decide(core: &mut ProxyCore, took: Option<Duration>) -> Option<Why> {
     match core.log.as_mut()?.decide(core.now, took, &mut core.random) {
         Ok(why) => why,

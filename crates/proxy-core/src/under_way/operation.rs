@@ -77,7 +77,7 @@ pub(crate) fn own_answered(
     };
     let is_bound = operation.asked.is_bound();
     let heard = heard_of_own(operation.machine.wish(), is_bound, reply);
-    let next = operation.machine.hear(heard);
+    let next = operation.machine.handle(heard);
     if next.show != Some(Shown::Own) {
         run(core, now, id, next);
         return Own::Taken;
@@ -101,7 +101,7 @@ pub(crate) fn own_answered(
     }
 }
 
-/// A step is answered: by a server, unless it was carried out between the racks of the former pool.
+/// A step is answered: by a server, unless it was executed between the racks of the former pool.
 #[inline(never)]
 pub(crate) fn step_answered(
     core: &mut ProxyCore,
@@ -143,15 +143,15 @@ pub(crate) fn step_answered(
             None => heard = Heard::Nothing,
         }
     }
-    hear(core, now, id, heard);
+    handle(core, now, id, heard);
     Ok(())
 }
 
-/// A step that rests on a unique was not carried out, since its key is at another server by now.
+/// A step that rests on a unique was not executed, since its key is at another server by now.
 pub(crate) fn step_moved(core: &mut ProxyCore, now: Instant, tag: &Tag) {
     let id = OperationId::of_step(tag).or_else(|| core.operations.of_slot(tag.client, tag.slot));
     if let Some(id) = id {
-        hear(core, now, id, Heard::Refused);
+        handle(core, now, id, Heard::Refused);
     }
 }
 
@@ -161,7 +161,7 @@ pub(crate) fn go_on_with_failed(core: &mut ProxyCore, now: Instant) {
     while let Some((id, failure)) = core.operations.pop_failed() {
         if let Some(operation) = core.operations.get_mut(id) {
             operation.failure = Some(failure);
-            hear(core, now, id, Heard::Failed);
+            handle(core, now, id, Heard::Failed);
         }
     }
 }
@@ -271,13 +271,13 @@ fn begin(
     run(core, now, id, next);
 }
 
-fn hear(core: &mut ProxyCore, now: Instant, id: OperationId, heard: Heard) {
+fn handle(core: &mut ProxyCore, now: Instant, id: OperationId, heard: Heard) {
     let Some(operation) = core.operations.get_mut(id) else {
         return;
     };
     let asked = operation.asked;
     operation.was_at_former |= matches!((asked, heard), (Command::Clear, Heard::Done(_)));
-    let next = operation.machine.hear(heard);
+    let next = operation.machine.handle(heard);
     note(core, id, asked, heard);
     run(core, now, id, next);
 }
@@ -340,7 +340,7 @@ pub(crate) fn run(core: &mut ProxyCore, now: Instant, id: OperationId, mut next:
         match core.operations.get_mut(id) {
             None => return,
             Some(operation) => {
-                next = operation.machine.hear(heard);
+                next = operation.machine.handle(heard);
                 // Its own command was not asked: there is no answer to show.
                 if next.show == Some(Shown::Own) {
                     next.show = Some(Shown::Failed);

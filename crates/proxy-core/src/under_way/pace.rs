@@ -1,6 +1,6 @@
 //! Applications that write more than a server takes are slowed down to what it takes.
 //!
-//! A write that is refused leaves an old value, or a cache that is filled in part. So whoever fills a cache at full speed is not read from,
+//! A write that is refused leaves an old value, or a cache that is filled in part. So anyone who fills a cache at full speed is not read from,
 //! once a write of its waits behind more than its server does in a part of the request timeout ([`PACE_DIVISOR`]): what it sends meanwhile stays in
 //! its socket. It is read from again when less waits, at the latest when that write is answered.
 //!

@@ -99,7 +99,7 @@ pub(crate) struct Placing<'k> {
     pub pool: PoolId,
     /// The key by the name that servers know.
     pub key: &'k [u8],
-    /// By which hash it was dealt out, if that is known.
+    /// By which hash it was distributed, if that is known.
     pub hash: Option<u64>,
     pub class: Class,
     pub exptime: Option<i64>,
@@ -222,18 +222,18 @@ impl Heard {
 }
 
 /// Nothing more is to come about these keys of a line.
-pub(crate) fn hear_rest(counts: &mut Counts, client: &mut Client, group: &Group, heard: &Heard) {
+pub(crate) fn profile_rest(counts: &mut Counts, client: &mut Client, group: &Group, heard: &Heard) {
     if counts.profiler.is_none() {
         return;
     }
     for (key, place) in group.left() {
-        hear_key(counts, Some(&mut *client), key, place.len(), heard);
+        profile_key(counts, Some(&mut *client), key, place.len(), heard);
     }
 }
 
-/// This key of a line is answered, which has a name of so many bytes there.
+/// This key of a line is answered, which has a name of this many bytes there.
 #[inline]
-pub(crate) fn hear_key(
+pub(crate) fn profile_key(
     counts: &mut Counts,
     client: Option<&mut Client>,
     key: GroupKey,
@@ -247,16 +247,16 @@ pub(crate) fn hear_key(
     }
 }
 
-/// A server answers the awaited request, for whoever asked it. Of a line for several keys each is heard where its part of the answer is found.
+/// A server answers the awaited request, for anyone who asked it. Of a line for several keys each is heard where its part of the answer is found.
 #[inline]
-pub(crate) fn hear(core: &mut ProxyCore, id: BackendId) {
+pub(crate) fn handle(core: &mut ProxyCore, id: BackendId) {
     if core.counts.profiler.is_some() {
-        hear_answer(core, id);
+        handle_answer(core, id);
     }
 }
 
 #[inline(never)]
-fn hear_answer(core: &mut ProxyCore, id: BackendId) {
+fn handle_answer(core: &mut ProxyCore, id: BackendId) {
     let Some(backend) = core.backends.get_mut(id) else {
         return;
     };
@@ -267,7 +267,7 @@ fn hear_answer(core: &mut ProxyCore, id: BackendId) {
     let tag = request.tag;
     let heard = Heard::of(&tag, rack);
     let (clients, counts) = (&mut core.clients, &mut core.counts);
-    let mut hear = |client, slot| {
+    let mut handle = |client, slot| {
         let client = clients.get_mut(client);
         if let Some(slot) = client.and_then(|client| client.slot(slot)) {
             counts.heard(slot.note, question.len(), &heard);
@@ -278,15 +278,15 @@ fn hear_answer(core: &mut ProxyCore, id: BackendId) {
     match (&request.progress, operation) {
         (_, Some(operation)) if !operation.is_fill => {
             let asked = &operation.question.tag;
-            hear(asked.client, asked.slot);
+            handle(asked.client, asked.slot);
         }
         (Progress::Group(_), _) => {}
         (Progress::Shared(others), _) => {
-            hear(tag.client, tag.slot);
+            handle(tag.client, tag.slot);
             for &(client, slot) in others.iter() {
-                hear(client, slot);
+                handle(client, slot);
             }
         }
-        _ => hear(tag.client, tag.slot),
+        _ => handle(tag.client, tag.slot),
     }
 }

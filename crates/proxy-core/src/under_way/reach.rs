@@ -8,7 +8,7 @@ use crate::worker::ProxyCore;
 use evenkeel_types::Instant;
 use std::sync::Arc;
 
-/// Connects to servers of a ring that nothing was asked of yet, so that whoever leads it knows which of them are reached, and says which are
+/// Connects to servers of a ring that nothing was asked of yet, so that its leader knows which of them are reached, and says which are
 /// not.
 pub(crate) fn meet_servers(core: &mut ProxyCore, now: Instant, id: PoolId) {
     let backends = core.pools.get(id).map_or_else(Vec::new, Pool::backends);

@@ -2,12 +2,12 @@
 
 use crate::client::{Answered, HeldRead, State};
 use crate::ids::ClientId;
-use crate::kept;
 use crate::pool::lease_era;
 use crate::stats::counters::Tally;
 use crate::under_way::again::ask_home;
 use crate::under_way::park::hurry_parked;
 use crate::under_way::say::{close_client, resume};
+use crate::value_bytes;
 use crate::worker::ProxyCore;
 use core::mem;
 use evenkeel_hotkeys::client::Verdict;
@@ -56,7 +56,7 @@ pub(crate) fn release(core: &mut ProxyCore, now: Instant, id: ClientId) {
                         core.counts.stats.reads_kept += 1;
                         let shown_as = (slot.show, core.routing.renames.get(slot.rename));
                         let kept = (of, value.as_deref());
-                        let instead = kept::answered(shown_as, &question.bytes, kept);
+                        let instead = value_bytes::answered(shown_as, &question.bytes, kept);
                         core.spare.keep(answered.bytes);
                         instead
                     }

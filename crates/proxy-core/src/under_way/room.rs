@@ -18,7 +18,7 @@ pub(crate) fn has_room(
     room_at(core, pool, at).is_some_and(|(room, bound)| room.fits(now, bound, len))
 }
 
-/// Whether there is room for the copy that an operation is about to store, whose value with its header has so many bytes. If so, it is taken.
+/// Whether there is room for the copy that an operation is about to store, whose value with its header has this many bytes. If so, it is taken.
 pub(crate) fn take_room(core: &mut ProxyCore, now: Instant, id: OperationId, len: usize) -> bool {
     let Some(operation) = core.operations.get(id) else {
         return false;

@@ -10,9 +10,9 @@ use evenkeel_schemes::stage::Stage;
 use std::sync::Arc;
 
 /// Acknowledges steps before which nothing is under way any more. O(pools); O(requests under way) while a step is not acknowledged.
-pub(crate) fn settle_steps(core: &mut ProxyCore) {
-    for (id, at) in core.pools.unsettled() {
-        if !is_settled(core, id, &at) {
+pub(crate) fn acknowledge_steps(core: &mut ProxyCore) {
+    for (id, at) in core.pools.unacknowledged() {
+        if !is_quiescent(core, id, &at) {
             continue;
         }
         let Some(pool) = core.pools.get_mut(id) else {
@@ -33,7 +33,7 @@ pub(crate) fn settle_steps(core: &mut ProxyCore) {
 }
 
 /// Whether nothing is under way which was begun by an earlier step, but for what was given up: nobody was told what came of it.
-fn is_settled(core: &ProxyCore, id: PoolId, at: &Followed) -> bool {
+fn is_quiescent(core: &ProxyCore, id: PoolId, at: &Followed) -> bool {
     let is_old = core.operations.began_before(id, at.version())
         || core.crossings.began_before(id, at.version());
     let is_drained = match core.pools.get(id).and_then(|pool| pool.former) {

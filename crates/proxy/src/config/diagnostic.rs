@@ -105,8 +105,8 @@ impl Rejection {
         report
     }
 
-    /// For whoever looks at the log: all that is wrong, with its lines.
-    pub fn told(&self) -> String {
+    /// For anyone who looks at the log: all that is wrong, with its lines.
+    pub fn log_line(&self) -> String {
         format!("{}\n{}", self.line(), self.report().trim_end())
     }
 

@@ -144,7 +144,7 @@ fn credentials(path: &Path) -> Result<(Credentials, Option<String>), UsageError>
 /// What a file says.
 pub fn front(reader: &mut Reader, section: &Section<'_>) -> Front {
     let listen = listen(reader, section);
-    let admin = reader.parsed(section, "admin", |text| parse_http_address(text));
+    let admin = reader.parsed(section, "admin", parse_http_address);
     let mut front = Front {
         listen: None,
         admin: admin.map(|at| at.value),

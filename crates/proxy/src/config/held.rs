@@ -65,7 +65,7 @@ fn in_racks(plan: &PoolPlan, holding: &HoldingPlan, racks: &Racks) -> Result<Poo
     })
 }
 
-/// The servers of a list, by their racks: a list each, by which keys are dealt out as by the whole.
+/// The servers of a list, by their racks: a list each, by which keys are distributed as by the whole.
 fn by_rack(list: &ServerList, racks: &Racks) -> Result<BTreeMap<RackId, Arc<ServerList>>, String> {
     let mut configs: BTreeMap<RackId, PlacementConfig> = BTreeMap::new();
     for server in list.servers() {

@@ -19,7 +19,7 @@ pub const PROFILE_KEYS: [&str; 5] = [
     "profile_key",
 ];
 
-/// Of so many pages, and of so many keys, one is recorded where nothing is said: what that costs is not noticed.
+/// Of this many pages, and of this many keys, one is recorded where nothing is said: what that costs is not noticed.
 const SAMPLE: u32 = 100;
 
 /// Most bytes of a profile where nothing is said: 22 million records.

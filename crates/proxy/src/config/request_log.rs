@@ -16,7 +16,7 @@ pub const LOG_KEYS: [&str; 4] = [
     "request_log_hash_keys",
 ];
 
-/// Of so many requests one is logged where nothing is said: a busy worker then writes some hundred lines a
+/// Of this many requests one is logged where nothing is said: a busy worker then writes some hundred lines a
 /// second.
 const SAMPLE: u32 = 1000;
 

@@ -114,7 +114,7 @@ fn cluster(reader: &mut Reader, section: &Section<'_>) -> Option<PoolServers> {
     }))
 }
 
-/// How keys are dealt to servers that are still to be named.
+/// How keys are distributed to servers that are still to be named.
 fn placement(reader: &mut Reader, section: &Section<'_>) -> PlacementConfig {
     let key = if is_adaptive(section) {
         "start"

@@ -580,7 +580,7 @@ const BAD: &[(&str, &str)] = &[
         "[proxy]\nlisten = \"tag[x]:h\"\nadmin = \"localhost\"\n[pools.a]\nservers = [\"h\"]\n",
         "2:10: listen: proto[…]: and tag[…]: are for servers; of the proxy, each connection speaks what it \
          begins with\n  |\n2 | listen = \"tag[x]:h\"\n  |          ^^^^^^^^^^\n\
-         3:9: admin: give an IP address with a port, such as \"127.0.0.1:9090\"\n  |\n\
+         3:9: admin: give IP:PORT, such as 127.0.0.1:9150\n  |\n\
          3 | admin = \"localhost\"\n  |         ^^^^^^^^^^^\n",
     ),
     (
@@ -805,7 +805,7 @@ fn of_very_many_problems_the_first_are_said_and_the_others_counted() {
 }
 
 #[test]
-fn a_fingerprint_is_that_of_the_file_in_force_and_what_is_no_file_is_not_waited_for() {
+fn a_fingerprint_is_that_of_the_file_active_and_what_is_no_file_is_not_waited_for() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let path = dir.path().join("p.toml");
     let missing = fingerprint(&path).unwrap_err();

@@ -4,7 +4,7 @@
 //! again, is decided by [`Membership`]. All tasks run on one thread, beside the workers:
 //!
 //! ```text
-//!   file, name servers ──> task ──> Membership ──> list ──> InForce ── configuration ──> workers
+//!   file, name servers ──> task ──> Membership ──> list ──> ActiveConfig ── configuration ──> workers
 //! ```
 //!
 //! The file with the process's own configuration is looked at by the same thread.
@@ -16,7 +16,7 @@ mod source;
 
 pub use source::{DiscoverySpec, FILE_REFRESH, Source, read_servers_file};
 
-use evenkeel_placement::membership::{Counts, Membership, Standing};
+use evenkeel_placement::membership::{Counts, ListState, Membership};
 use evenkeel_proxy_core::ServerList;
 use evenkeel_runtime::names::Names;
 use evenkeel_runtime::{Clock, spawn_named};
@@ -64,7 +64,7 @@ struct Watch {
 /// What statistics show of a list.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    pub standing: Standing,
+    pub state: ListState,
     pub counts: Counts,
     /// Why the last answer was of no use; empty if it was of use.
     pub trouble: String,
@@ -111,7 +111,7 @@ impl Discoveries {
                 spec: spec.clone(),
                 list: None,
                 seen: Seen {
-                    standing: Standing::Unknown,
+                    state: ListState::Unknown,
                     counts: Counts::default(),
                     trouble: String::new(),
                     confirmed: None,
@@ -211,9 +211,9 @@ impl Discoveries {
             return;
         };
         let now = self.0.clock.now().monotonic;
-        let is_current = membership.standing() == Standing::Current;
+        let is_current = membership.state() == ListState::Current;
         watch.seen = Seen {
-            standing: membership.standing(),
+            state: membership.state(),
             counts: membership.counts(),
             trouble: membership.trouble().to_owned(),
             confirmed: is_current.then_some(now).or(watch.seen.confirmed),
@@ -256,12 +256,12 @@ async fn watch(discoveries: Discoveries, spec: DiscoverySpec) {
 fn tell_operator(source: &Source, membership: &Membership) {
     let count = membership.placement().servers.len();
     let trouble = membership.trouble();
-    match membership.standing() {
-        Standing::Unknown => warn!("{source}: no servers yet: {trouble}"),
-        Standing::Kept => {
+    match membership.state() {
+        ListState::Unknown => warn!("{source}: no servers yet: {trouble}"),
+        ListState::Kept => {
             warn!("{source}: {trouble}; the {count} servers known so far stay");
         }
-        Standing::Current | Standing::Unsettled(_) => {
+        ListState::Current | ListState::Unsettled(_) => {
             info!("{source}: {count} servers");
         }
     }

@@ -51,7 +51,7 @@ pub struct DiscoverySpec {
     pub source: Source,
     /// Longest time between two looks.
     pub refresh: Duration,
-    /// How keys are dealt to the servers; names none.
+    /// How keys are distributed to the servers; names none.
     pub placement: PlacementConfig,
 }
 

@@ -72,7 +72,7 @@ impl Worker {
                 let way = self
                     .parts
                     .facts
-                    .in_force
+                    .active_config
                     .tls_way(tls)
                     .ok_or(ErrorKind::NotFound)?;
                 let name = way.server_name.as_ref().unwrap_or(&server.host);

@@ -4,7 +4,7 @@
 //! One pool for the process (`--buffer-memory`) holds what has come of requests and what was not read of
 //! answers. An application that has nothing unread may always ask for something: how large the answer is,
 //! only its server knows, and it comes on a connection that all applications share. So nobody waits here.
-//! While the pool is short of memory, whoever has much unread asks no more, and who hardly moves is closed;
+//! While the pool is short of memory, anyone who has much unread asks no more, and who hardly moves is closed;
 //! beyond its top the slowest are closed at once.
 
 use super::Worker;
@@ -27,7 +27,7 @@ const ROOM_MIN: usize = 2 << 20;
 impl Worker {
     /// Counts what a connection holds now. At a pool that is over its top somebody goes at once.
     #[inline]
-    pub(super) fn settle(&mut self, now: Instant, id: ClientId) {
+    pub(super) fn account(&mut self, now: Instant, id: ClientId) {
         let place = self.applications.get_mut(id.0.slot as usize);
         let Some(application) = place.and_then(Option::as_mut).filter(|a| a.id == id) else {
             return;
@@ -52,7 +52,7 @@ impl Worker {
         }
     }
 
-    /// A connection that held so many bytes is gone.
+    /// A connection that held this many bytes is gone.
     pub(super) fn release(&mut self, held: usize) {
         self.portion.change(&self.parts.buffers, held, 0);
     }
@@ -78,7 +78,7 @@ impl Worker {
             .map(|application| application.id)
             .collect();
         for id in all {
-            self.settle(now, id);
+            self.account(now, id);
         }
         self.look_at_level();
         if self.level > Level::Easy {

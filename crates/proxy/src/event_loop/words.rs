@@ -63,7 +63,7 @@ impl Worker {
                     self.answer_stats(now, question);
                 }
                 Control::Count(asked) => {
-                    // Whoever asked may have given up.
+                    // Anyone who asked may have given up.
                     let _ = asked.send(self.parts.core.counts(now));
                 }
                 Control::ResetStats => self.parts.core.reset_stats(),

@@ -240,10 +240,14 @@ pub fn core(settings: &Settings, ways: &TlsWays) -> anyhow::Result<ProxyCore> {
     Ok(ProxyCore::new(&config, 0))
 }
 
-/// A connection to `HOST` or `HOST:PORT`, whose reads and writes may take so long each.
+/// A connection to `HOST` or `HOST:PORT`, whose reads and writes may take this long each.
 ///
 /// # Errors
 /// There is nobody at its address, or not in time.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a command of its own, which waits for the answer"
+)]
 pub fn connect(
     address: &str,
     connecting: Duration,

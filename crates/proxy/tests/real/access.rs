@@ -207,7 +207,7 @@ fn what_a_file_says_of_tls_and_users_is_taken_over_by_a_reload() {
     let mut proxy = Proxy::start(&parsed(line)).expect("it starts");
     let mut old = authority.connect(&proxy, false);
     ask(&mut old, b"mn\r\n", "MN\r\n").expect("nobody has to say who he is");
-    // Another certificate, and whoever comes from now on has to say who he is.
+    // Another certificate, and anyone who comes from now on has to say who he is.
     let tls = tls.replace("proxy.", "other.");
     write("proxy.toml", &format!("{tls}auth_file = \"users\"\n{rest}"));
     assert!(
@@ -283,5 +283,9 @@ fn users_are_read_again_on_a_signal_and_a_file_that_is_wrong_changes_nothing() {
         (failures == "1").then_some(())
     });
     assert!(lets_in("changed"));
-    assert_eq!(client.set("k", b"w"), "STORED", "whoever is known stays so");
+    assert_eq!(
+        client.set("k", b"w"),
+        "STORED",
+        "anyone who is known stays so"
+    );
 }

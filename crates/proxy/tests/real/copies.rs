@@ -104,7 +104,7 @@ fn multi_gets_ask_fewer_servers_and_see_what_is_written_elsewhere_at_once() {
     assert_eq!(count(&proxies[0], "copies_hit"), hit);
 }
 
-/// Servers that evict: of so many, each with a mebibyte, which has one page for items of one size.
+/// Servers that evict: of this many, each with a mebibyte, which has one page for items of one size.
 const EVICTING: usize = 8;
 const MEMORY: usize = 1 << 20;
 const MEMORY_FLAGS: [&str; 6] = ["-t", "1", "-m", "1", "-I", "512k"];

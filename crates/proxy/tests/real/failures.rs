@@ -8,7 +8,7 @@ use evenkeel_testkit::{Client, Memcached, Signal, poll_until};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long a server may take for an answer, and for taking a connection: those that are well never take so long, and
+/// How long a server may take for an answer, and for taking a connection: those that are well never take this long, and
 /// one that is not is waited for no longer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 

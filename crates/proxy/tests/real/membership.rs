@@ -218,7 +218,7 @@ impl Writer {
             let may_be: Vec<_> = may_be.collect();
             assert!(
                 is_ours,
-                "{key}: {data} is none of {may_be:?} in round {}",
+                "{key}: {data} is not one of {may_be:?} in round {}",
                 self.round
             );
             found.push(i);

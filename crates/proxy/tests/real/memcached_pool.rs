@@ -176,7 +176,7 @@ fn a_port_in_use_is_an_error_of_usage() {
 fn a_cache_is_filled_at_full_speed_without_a_refusal() {
     const CLIENTS: usize = 40;
     const SETS: usize = 300;
-    let server = evenkeel::server(&["-t", "1", "--test-toll=1000000"]);
+    let server = evenkeel::server(&["-t", "1", "--test-service-time=1000000"]);
     let args = args(
         &[server.address()],
         &["--connect-timeout", "30s", "--request-timeout", "10s"],

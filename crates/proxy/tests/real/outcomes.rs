@@ -422,7 +422,7 @@ impl World {
         self.takes(requests, &format!("{by:?} {:?} {held:?}", case.outcome));
     }
 
-    /// So much more has been asked; what goes on behind an answer is waited for.
+    /// This much more has been asked; what goes on behind an answer is waited for.
     fn takes(&mut self, requests: Requests, what: &str) {
         let before = self.expected;
         for (expected, more) in self.expected.iter_mut().zip(requests) {

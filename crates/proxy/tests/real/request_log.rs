@@ -18,7 +18,7 @@ fn start(memcached: &Memcached, log: &Path, more: &[&str]) -> Proxy {
     Proxy::start(&parsed(line)).expect("the proxy starts")
 }
 
-/// The lines of a file, once there are so many.
+/// The lines of a file, once there are this many.
 fn lines(path: &Path, count: usize) -> Vec<Value> {
     poll_until(PATIENCE, "the lines to be written", || {
         let text = std::fs::read_to_string(path).ok()?;

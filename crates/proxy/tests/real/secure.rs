@@ -2,7 +2,7 @@
 
 use crate::in_process::{connect, parsed};
 use crate::patience::PATIENCE;
-use evenkeel_proxy::{Proxy, StandingArgs, Stands, look_at_keys};
+use evenkeel_proxy::{KeyCheckArgs, Proxy, Stands, look_at_keys};
 use evenkeel_testkit::{Memcached, Process, evenkeel, poll_until};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, Issuer, KeyPair};
 use std::net::{SocketAddr, TcpListener};
@@ -189,7 +189,7 @@ fn the_places_of_a_key_over_racks_are_asked_as_the_proxy_asks() {
     let large = vec![b'x'; 200_000];
     assert_eq!(connect(&proxy).set("k", &large), "STORED");
     let seen = || {
-        let found = look_at_keys(&StandingArgs {
+        let found = look_at_keys(&KeyCheckArgs {
             pool: "main".to_owned(),
             keys: vec!["k".to_owned()],
             config: files.path("proxy.toml"),

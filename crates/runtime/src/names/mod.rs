@@ -12,14 +12,14 @@
 //! A number is no name: [`literal`] never comes here. Rejected: the C library's look-up, which takes a thread for as long as it
 //! waits, ten seconds for a silent name server.
 
-mod kept;
+mod cache;
 mod questions;
 
 pub use questions::{Family, Names, Records, Service, Unanswered};
 
 use crate::spawn_named;
+use cache::{Lookup, NameCache, Then};
 use hickory_resolver::TokioResolver;
-use kept::{Kept, Standing, Then};
 use questions::name_of;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -31,11 +31,11 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
-/// A question may take so long altogether: search domains and several name servers make more of a name server's own
-/// time-out, and whoever asked has given up by then.
+/// A question may take this long altogether: search domains and several name servers make more of a name server's own
+/// time-out, and anyone who asked has given up by then.
 const QUESTION_LIMIT: Duration = Duration::from_secs(10);
 
-/// Who knows a last good address is kept waiting for a newer one for so long at most: half of what a link to another server
+/// Who knows a last good address is kept waiting for a newer one for this long at most: half of what a link to another server
 /// has until it must be answered.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// [descriptors](crate::RESERVED_DESCRIPTORS) that a process has besides its clients'.
 const QUESTIONS_MAX: usize = 64;
 
-/// The machine's own files (`resolv.conf`, `hosts`) are read again after so long, and after each failure.
+/// The machine's own files (`resolv.conf`, `hosts`) are read again after this long, and after each failure.
 const FILES_KEPT: Duration = Duration::from_secs(10);
 
 /// The address of a host that is one, without asking anybody.
@@ -68,7 +68,7 @@ pub struct NameCounts {
 struct Shared {
     handle: Handle,
     end: Arc<Notify>,
-    kept: Mutex<Kept>,
+    cache: Mutex<NameCache>,
     asker: Mutex<Asker>,
     places: Semaphore,
     asked: AtomicU64,
@@ -99,7 +99,7 @@ impl Resolver {
         let shared = Shared {
             handle: runtime.handle().clone(),
             end: Arc::clone(&end),
-            kept: Mutex::default(),
+            cache: Mutex::default(),
             asker: Mutex::new(Asker {
                 names: Names::new(nameservers),
                 made: Instant::now(),
@@ -119,14 +119,14 @@ impl Resolver {
     /// is none, or nobody says so and none was known before. Never waits.
     pub fn look_up(&self, host: &str, then: impl FnOnce(Option<IpAddr>) + Send + 'static) {
         let then: Then = Box::new(then);
-        let (standing, then) = lock(&self.0.kept).look_up(Instant::now(), host, then);
-        if standing == Standing::MustBeAsked {
+        let (lookup, then) = lock(&self.0.cache).look_up(Instant::now(), host, then);
+        if lookup == Lookup::MustBeAsked {
             let (resolver, host) = (self.clone(), host.to_owned());
             self.0
                 .handle
-                .spawn(async move { resolver.settle(&host).await });
+                .spawn(async move { resolver.resolve(&host).await });
         }
-        if let (Standing::Known(address), Some(then)) = (standing, then) {
+        if let (Lookup::Known(address), Some(then)) = (lookup, then) {
             then(address);
         }
     }
@@ -140,14 +140,14 @@ impl Resolver {
     }
 
     /// Asks for a name until the end, and tells those who wait for it.
-    async fn settle(&self, host: &str) {
+    async fn resolve(&self, host: &str) {
         let mut question = pin!(timeout(QUESTION_LIMIT, self.ask(host)));
         let found = match timeout(PATIENCE, &mut question).await {
             Ok(found) => found,
             Err(_) => {
                 let until = Instant::now() + QUESTION_LIMIT;
-                let told = lock(&self.0.kept).settle_for_last_good(host, until);
-                told.tell();
+                let waiters = lock(&self.0.cache).use_last_good(host, until);
+                waiters.tell();
                 question.await
             }
         };
@@ -156,8 +156,8 @@ impl Resolver {
         if found.is_none() {
             self.0.failed.fetch_add(1, Ordering::Relaxed);
         }
-        let told = lock(&self.0.kept).note(Instant::now(), host, found);
-        told.tell();
+        let waiters = lock(&self.0.cache).note(Instant::now(), host, found);
+        waiters.tell();
     }
 
     /// An address, and until when it is good.

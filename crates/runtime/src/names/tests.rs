@@ -44,9 +44,9 @@ fn name_server() -> (SocketAddr, Receiver<String>) {
 }
 
 fn look_up(resolver: &Resolver, host: &str) -> Receiver<Option<IpAddr>> {
-    let (told, heard) = channel();
+    let (waiters, heard) = channel();
     resolver.look_up(host, move |address| {
-        told.send(address).expect("the test waits");
+        waiters.send(address).expect("the test waits");
     });
     heard
 }

@@ -119,7 +119,7 @@ impl Certificates {
             TlsKind::Default => &contexts.default,
             TlsKind::Basic => &contexts.basic,
             TlsKind::Mutual => (contexts.mutual.as_ref())
-                .expect("whoever has an mtls: listener has read clients' authorities"),
+                .expect("anyone who has an mtls: listener has read clients' authorities"),
         })
     }
 

@@ -1,4 +1,4 @@
-//! One connection's TLS, between a non-blocking stream and whoever reads and writes plain bytes.
+//! One connection's TLS, between a non-blocking stream and anyone who reads and writes plain bytes.
 
 use rustls::{Connection, ServerConfig, ServerConnection};
 use std::io::{self, ErrorKind, Read, Write};
@@ -23,7 +23,7 @@ pub enum TlsFailure {
 ///
 /// `write` keeps nothing back: it takes some bytes, and reports them as written only once their
 /// records have left. Until then it says `WouldBlock` and wants to be called with the same bytes
-/// again, as OpenSSL does. So whoever writes can tell from its own queue whether everything is gone.
+/// again, as OpenSSL does. So anyone who writes can tell from its own queue whether everything is gone.
 #[derive(Debug)]
 pub struct TlsStream<S> {
     stream: S,

@@ -318,7 +318,7 @@ fn close_with_a_send_under_way(unread: bool) {
         ),
     }
     assert!(seen[0].received.is_empty() && seen[0].failed.is_none());
-    // The old name means nothing any more, whoever has the place now.
+    // The old name means nothing any more, no matter who has the place now.
     let (third, mut third_peer) = pair();
     let third = ring.add(third, 0);
     ring.send(socket, b"lost".to_vec(), Urgency::AtOnce);

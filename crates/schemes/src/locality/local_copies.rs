@@ -1,7 +1,7 @@
 //! Copies of items in racks that read them often and do not hold them (paper 7.3, which asks for it and does not say how).
 //!
 //! The copy stands at the key's place in the rack that reads, as a mark: a [note](crate::mark::Copied) to the rack that holds the item, with the item
-//! behind it. So whoever writes there, or tells others where an item is, treats it as the note that it is, and nobody has to know of it or clear it.
+//! behind it. So anyone who writes there, or tells others where an item is, treats it as the note that it is, and nobody has to know of it or clear it.
 //!
 //! **How old it may be is not a matter of clocks that agree.** Each worker of a proxy shows a copy for a time that begins when it has itself
 //! asked the rack that holds for the item, and been answered the very value that the copy has, which it knows by its tag. It measures that time by its own
@@ -144,7 +144,7 @@ impl LocalCopies {
     pub fn has_written(&mut self, key: u64, now: Instant) {
         let entry = self.entry(key);
         let former = entry.value.take();
-        // A read that was asked in the same moment may have been carried out before.
+        // A read that was asked in the same moment may have been executed before.
         entry.asked = Instant(now.0 + 1);
         if let Some(copy) = former.and_then(|it| it.copy) {
             self.judge(copy);

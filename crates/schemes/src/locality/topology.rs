@@ -394,7 +394,7 @@ mod tests {
                 let before = by_mask.insert(rack(&name, &[]).unique_mask(), name.clone());
                 before.map(|before| [before, name])
             })
-            .expect("24 bits are alike in some of so many");
+            .expect("24 bits are alike in some of this many");
         let racks = [&one, &other].map(|name| rack(name, &[])).to_vec();
         let error = Topology::new(racks).expect_err("they are alike");
         assert_eq!(error.rack(), Some(&*other));

@@ -1,7 +1,7 @@
 //! A search through all that can happen to the leader of a change and to those who follow it: calls that arrive late, answers that are lost,
 //! leaders that are started anew with what they had saved or with nothing, followers that are killed and started again.
 //!
-//! Right is: whoever carries out a command does so by a stage that is at most one away from the stage of any other, and a version means one
+//! Right is: anyone who executes a command does so by a stage that is at most one away from the stage of any other, and a version means one
 //! stage. Each rule has a fault that breaks it, and the search finds every one of them.
 
 #[path = "../common/mod.rs"]

@@ -115,8 +115,8 @@ impl World {
     }
 
     /// The leader hears a follower, saves what is new, and tells it the present step.
-    fn hear(&mut self, at: usize, said: Followed, is_answered: bool, scope: &Scope) {
-        let Ok(is_news) = self.leader.hear(NAMES[at], said) else {
+    fn handle(&mut self, at: usize, said: Followed, is_answered: bool, scope: &Scope) {
+        let Ok(is_news) = self.leader.handle(NAMES[at], said) else {
             return;
         };
         self.leader.note_hurried(NAMES[at]);
@@ -166,7 +166,7 @@ impl World {
             let process = &self.processes[at];
             let said = process.says(scope.fault);
             push(format!("{at} is heard and told"), &|world| {
-                world.hear(at, said, true, scope);
+                world.handle(at, said, true, scope);
             });
             if scope.is_late {
                 if process.late.is_none() {
@@ -176,7 +176,7 @@ impl World {
                 } else {
                     push(format!("{at} is heard late"), &|world| {
                         if let Some(said) = world.processes[at].late.take() {
-                            world.hear(at, said, false, scope);
+                            world.handle(at, said, false, scope);
                         }
                     });
                 }
@@ -252,7 +252,7 @@ impl World {
                 told: Some(step),
                 acknowledged: step.version,
             };
-            let _ = self.leader.hear(&name, said);
+            let _ = self.leader.handle(&name, said);
             self.leader.note_hurried(&name);
         }
     }

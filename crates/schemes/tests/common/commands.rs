@@ -1,5 +1,5 @@
 //! All that can happen to the commands of one key: they begin and go on as the crate says, servers evict and start anew, requests are given
-//! up and may be carried out later.
+//! up and may be executed later.
 
 use super::register::{Kind, OPS, Register, Told};
 use super::servers::{Asked, Place, SERVERS, Servers, shown};
@@ -114,11 +114,11 @@ impl Running {
 /// What can happen next.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
-    /// A request is carried out, and its answer taken.
+    /// A request is executed, and its answer taken.
     Step(usize),
     /// A request is given up.
     GiveUp(usize),
-    /// One that was given up is carried out.
+    /// One that was given up is executed.
     Late(usize),
     Evict(Place),
     Restart(u8),
@@ -135,7 +135,7 @@ pub struct Key {
     register: Register,
     /// What applications have read with uniques, as they saw them.
     seen: Vec<(u8, u64)>,
-    /// Given up, and perhaps carried out later: as it was, with the life of its server.
+    /// Given up, and perhaps executed later: as it was, with the life of its server.
     late: Vec<(Running, u8)>,
     /// Nothing begins to fill any more, whenever it has begun.
     pub fills_no_more: bool,
@@ -254,11 +254,11 @@ impl Key {
             _ => return,
         }
         let machine = running.machine.as_mut().expect("it takes steps");
-        let next = machine.hear(Heard::Done(0));
+        let next = machine.handle(Heard::Done(0));
         running.doing = Doing::Step(next.ask.expect("its own command or a removal"));
     }
 
-    /// A running command's next request is carried out, and its answer taken. False if what is told is wrong.
+    /// A running command's next request is executed, and its answer taken. False if what is told is wrong.
     fn step(&mut self, at: usize, scope: &Scope) -> bool {
         let fault = scope.fault;
         let Running {
@@ -272,7 +272,7 @@ impl Key {
         } = self.at(at).clone();
         let command = match doing {
             Doing::At(place) => {
-                let (heard, mut told) = self.servers.carry_out_own(place, asked, None, fault);
+                let (heard, mut told) = self.servers.execute_own(place, asked, None, fault);
                 // A placeholder that was given up may have arrived where none is looked for any more.
                 if matches!(heard, Heard::Mark(_)) && fault != Some(Fault::MarkIsShown) {
                     told = Told::Nothing;
@@ -281,7 +281,7 @@ impl Key {
                 return self.end(at, told, scope);
             }
             Doing::FirstRead => {
-                let (heard, told) = self.servers.carry_out_own(state.here, asked, None, fault);
+                let (heard, told) = self.servers.execute_own(state.here, asked, None, fault);
                 let is_mark = matches!(heard, Heard::Mark(_));
                 if matches!(heard, Heard::Item(_)) || is_mark && fault == Some(Fault::MarkIsShown) {
                     self.note_seen(at, (told, heard), state.here, fault);
@@ -320,7 +320,7 @@ impl Key {
         let is_stale = life != present && fault != Some(Fault::GoesOnAfterRestart);
         let (mut heard, told, value) = match command.is_bound() && is_stale {
             true => (Heard::Refused, Some(Told::Unknown), None),
-            false => (self.servers).carry_out(command, asked, (state, fetched), fault),
+            false => (self.servers).execute(command, asked, (state, fetched), fault),
         };
         let mut value = value.or(fetched);
         let fetched_before = fetched.filter(|_| fault == Some(Fault::FetchesBeforePlacing));
@@ -328,7 +328,7 @@ impl Key {
             (heard, value) = (Heard::Item(0), fetched_before);
         }
         let mut machine = machine.expect("it takes steps");
-        let mut next = machine.hear(heard);
+        let mut next = machine.handle(heard);
         if fault == Some(Fault::AddTakesPlaceholdersForItems)
             && asked.kind == Kind::Add
             && (matches!(heard, Heard::Mark(_)) && command == Command::Look
@@ -446,7 +446,7 @@ impl Key {
         match (running.doing, running.machine) {
             // An application's own command that is lost is not the machine's business any more.
             (Doing::Step(command), Some(mut machine)) if !matches!(command, Command::Own(_)) => {
-                let next = machine.hear(Heard::Failed);
+                let next = machine.handle(Heard::Failed);
                 self.at(at).machine = Some(machine);
                 self.go_on(at, next.show, next, None, scope)
             }
@@ -454,7 +454,7 @@ impl Key {
         }
     }
 
-    /// What was given up is carried out.
+    /// What was given up is executed.
     fn arrive(&mut self, index: usize, scope: &Scope) {
         let (running, life) = self.late.remove(index);
         if life != self.life_of(running.server()) {
@@ -463,11 +463,11 @@ impl Key {
         let (asked, state) = (running.asked, running.state);
         match running.doing {
             Doing::At(place) => {
-                (self.servers).carry_out_own(place, asked, None, scope.fault);
+                (self.servers).execute_own(place, asked, None, scope.fault);
             }
             Doing::Step(command) => {
                 let with = (state, running.fetched);
-                self.servers.carry_out(command, asked, with, scope.fault);
+                self.servers.execute(command, asked, with, scope.fault);
             }
             Doing::FirstRead | Doing::ClearLate(_) => {}
         }

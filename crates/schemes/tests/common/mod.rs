@@ -91,7 +91,7 @@ pub fn is_right(searched: Result<usize, Wrong<String>>) {
     }
 }
 
-/// A fault is found, within so many seconds.
+/// A fault is found, within this many seconds.
 pub fn is_found(fault: &str, search: impl FnOnce() -> Result<usize, Wrong<String>>) {
     let began = std::time::Instant::now();
     match search() {

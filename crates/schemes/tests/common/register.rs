@@ -40,7 +40,7 @@ pub enum Told {
     NotStored,
     Exists,
     Nothing,
-    /// Whether it was carried out, and when, is not known.
+    /// Whether it was executed, and when, is not known.
     Unknown,
 }
 

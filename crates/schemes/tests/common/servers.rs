@@ -97,8 +97,8 @@ impl Servers {
         slot.unique
     }
 
-    /// A server carries out a command. What came of it, what the application would be told, and what was fetched.
-    pub fn carry_out(
+    /// A server executes a command. What came of it, what the application would be told, and what was fetched.
+    pub fn execute(
         &mut self,
         command: Command,
         asked: Asked,
@@ -140,15 +140,15 @@ impl Servers {
                 Heard::Done(0)
             }
             Command::Own(unique) => {
-                let (heard, told) = self.carry_out_own(here, asked, unique, fault);
+                let (heard, told) = self.execute_own(here, asked, unique, fault);
                 return (heard, Some(told), None);
             }
         };
         (heard, None, None)
     }
 
-    /// A server carries out an application's own command, on a condition of ours where there is one.
-    pub fn carry_out_own(
+    /// A server executes an application's own command, on a condition of ours where there is one.
+    pub fn execute_own(
         &mut self,
         place: Place,
         Asked { op, kind, unique }: Asked,

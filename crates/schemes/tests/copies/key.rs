@@ -58,11 +58,11 @@ pub enum Event {
     Begins(Kind, u8),
     /// Copies are switched.
     Version(u8),
-    /// A request of a command is carried out, and its answer taken.
+    /// A request of a command is executed, and its answer taken.
     Step(usize, Request),
     /// It is given up.
     GiveUp(usize, Request),
-    /// One that was given up is carried out.
+    /// One that was given up is executed.
     Late(usize),
     /// A copy goes, or what home has.
     Evict(Option<Place>),
@@ -117,7 +117,7 @@ pub struct Key {
     version: u8,
     begun: u8,
     running: Vec<Running>,
-    /// Given up, and perhaps carried out later.
+    /// Given up, and perhaps executed later.
     late: Vec<Request>,
     /// The newest write that was acknowledged.
     acknowledged: u8,
@@ -188,7 +188,7 @@ impl Key {
         });
     }
 
-    /// A request of a command is carried out, and its answer taken. False if what is told is wrong.
+    /// A request of a command is executed, and its answer taken. False if what is told is wrong.
     fn step(&mut self, at: usize, mut request: Request, scope: &Scope) -> bool {
         let fault = scope.fault;
         if let (Request::Step(step), Doing::Filling(filling, _)) =
@@ -200,18 +200,18 @@ impl Key {
             };
             if ignores_unique && matches!(step.command, Command::Store(_)) {
                 let heard = self.servers.put(step.place, step.fetched);
-                return self.hear(at, request, (heard, None), scope);
+                return self.handle(at, request, (heard, None), scope);
             }
             if fault == Some(Fault::GoesOnAfterRestart) {
                 step.life = self.servers.life_of(step.place.copy);
             }
         }
-        let answer = self.servers.carry_out(request);
-        self.hear(at, request, answer, scope)
+        let answer = self.servers.execute(request);
+        self.handle(at, request, answer, scope)
     }
 
     /// What a command has asked has come to this. False if what it tells is wrong.
-    fn hear(
+    fn handle(
         &mut self,
         at: usize,
         request: Request,
@@ -247,7 +247,7 @@ impl Key {
         let Doing::Filling(filling, next) = &mut self.running[at].doing else {
             unreachable!("nobody else takes steps");
         };
-        match filling.hear(heard).ask {
+        match filling.handle(heard).ask {
             // That nothing is stored is nobody's business.
             None | Some(Command::Own(_)) => drop(self.running.remove(at)),
             Some(command) => {
@@ -278,7 +278,7 @@ impl Key {
         };
         left.retain(|other| *other != place);
         let ignores_it = scope.fault == Some(Fault::UnconfirmedDeletesAreAcknowledged);
-        let Some(are_confirmed) = deleting.hear(heard != Heard::Failed || ignores_it) else {
+        let Some(are_confirmed) = deleting.handle(heard != Heard::Failed || ignores_it) else {
             return;
         };
         match *ran {
@@ -329,7 +329,7 @@ impl Key {
                 is_right
             }
             copies::Read::AskHome { fill } => {
-                let early = self.servers.carry_out(Request::Read).1;
+                let early = self.servers.execute(Request::Read).1;
                 let fetched = early.filter(|_| scope.fault == Some(Fault::FetchesBeforePlacing));
                 let fills = fill && heard != Heard::Failed;
                 let step = fills.then(|| first(Command::Place, fetched));
@@ -339,7 +339,7 @@ impl Key {
         }
     }
 
-    /// A write was carried out at home.
+    /// A write was executed at home.
     fn have_run(&mut self, at: usize, heard: Heard, scope: &Scope) {
         let version = self.running[at].version;
         let ran = self.servers.writes;
@@ -360,7 +360,7 @@ impl Key {
         }
     }
 
-    /// A write is acknowledged, when so many had taken effect.
+    /// A write is acknowledged, when this many had taken effect.
     fn acknowledge(&mut self, ran: u8) {
         self.acknowledged = self.acknowledged.max(ran);
     }
@@ -422,11 +422,11 @@ impl world::World for Key {
                 if !request.only_reads() {
                     self.late.push(request);
                 }
-                return self.hear(at, request, (Heard::Failed, None), scope);
+                return self.handle(at, request, (Heard::Failed, None), scope);
             }
             Event::Late(index) => {
                 let request = self.late.remove(index);
-                self.servers.carry_out(request);
+                self.servers.execute(request);
             }
             Event::Evict(place) => {
                 self.evictions -= 1;

@@ -1,5 +1,5 @@
 //! A search through all that can happen to one key with copies: a few commands, step by step in every order, while copies are switched on
-//! and off, with evictions, restarts, and requests that are given up and may be carried out later. What is done is the crate's; the
+//! and off, with evictions, restarts, and requests that are given up and may be executed later. What is done is the crate's; the
 //! servers, and what is right, are modelled here.
 //!
 //! Right is less than a register: a read that begins after a write was acknowledged never shows what is older. A read may miss, and beside a

@@ -152,8 +152,8 @@ impl Servers {
         self.lives[usize::from(copy)] += 1;
     }
 
-    /// A request is carried out: what came of it, and the value that was read.
-    pub fn carry_out(&mut self, request: Request) -> (Heard, Option<u8>) {
+    /// A request is executed: what came of it, and the value that was read.
+    pub fn execute(&mut self, request: Request) -> (Heard, Option<u8>) {
         let heard = match request {
             Request::Read => return self.read(),
             Request::Run(kind) => self.run(kind),

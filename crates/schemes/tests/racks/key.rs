@@ -32,7 +32,7 @@ pub struct Scope {
     pub strict: bool,
     /// Nothing begins anew.
     pub one_try: bool,
-    /// Whoever reads an item of another rack keeps a copy of it behind that.
+    /// Anyone who reads an item of another rack keeps a copy of it behind that.
     pub copies: bool,
     pub fault: Option<Fault>,
 }
@@ -63,7 +63,7 @@ struct Running {
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     Begins(Kind, usize),
-    /// The command at this position has something carried out, and takes the answer.
+    /// The command at this position has something executed, and takes the answer.
     Step(usize, usize),
     GiveUp(usize),
     Late(usize),
@@ -233,7 +233,7 @@ impl Key {
         self.register.tell(running.op, told, may)
     }
 
-    /// Something is carried out, and the answer taken. False if what is told is wrong.
+    /// Something is executed, and the answer taken. False if what is told is wrong.
     fn step(&mut self, at: usize, nth: usize, scope: &Scope) -> bool {
         let running = &mut self.running[at];
         let (place, command) = running.asked.remove(nth);
@@ -245,7 +245,7 @@ impl Key {
             true => (Heard::Refused, None),
             false => self
                 .servers
-                .carry_out(place, command, (op, kind), scope.fault),
+                .execute(place, command, (op, kind), scope.fault),
         };
         let running = &mut self.running[at];
         if matches!(
@@ -267,7 +267,7 @@ impl Key {
         let running = &mut self.running[at];
         let site = site_of(place, scope.racks);
         let machine = running.machine.as_mut().expect("it has one");
-        let next = machine.hear(site, heard);
+        let next = machine.handle(site, heard);
         if let (Kind::Get, Some(Shown::Own)) = (kind, next.show) {
             let told = value.map_or(Told::Nothing, Told::Value);
             let is_right = self.tell(at, told, scope);
@@ -371,7 +371,7 @@ impl world::World for Key {
                 let late = self.late.remove(nth);
                 // What was sent before a restart is lost with its connection.
                 if !late.command.is_bound() || late.life == self.servers.life(late.place) {
-                    self.servers.carry_out(
+                    self.servers.execute(
                         late.place,
                         late.command,
                         (late.op, late.kind),

@@ -1,7 +1,7 @@
 //! Racks that set one key at once, by the paper's own steps (Talaga and Chapin, section 4) and by those of the crate: how many racks hold it when all
 //! are answered, and what is read then.
 //!
-//! Of all requests that are under way, one by chance is carried out next: each takes a time by chance, and on average all take as long. Nothing is evicted,
+//! Of all requests that are under way, one by chance is executed next: each takes a time by chance, and on average all take as long. Nothing is evicted,
 //! nothing is given up. The paper's steps look at nothing before they store, and stand here alone.
 
 use crate::key::{place_of, rack_id, site_of};
@@ -127,19 +127,19 @@ impl World {
         }
     }
 
-    /// A request is carried out, and the writer asks what follows.
+    /// A request is executed, and the writer asks what follows.
     fn step(&mut self, writer: &mut Writer, nth: usize) {
         let (place, carried_out) = writer.asked.swap_remove(nth);
         let heard = match carried_out {
             Asked::Command(command) => {
                 let by = (writer.op, Kind::Set);
-                self.servers.carry_out(place, command, by, None).0
+                self.servers.execute(place, command, by, None).0
             }
             Asked::Store => self.servers.put(place, Content::Value(value_of(writer.op))),
         };
         match &mut writer.steps {
             Steps::Ours(machine) => {
-                let next = machine.hear(site_of(place, self.racks), heard);
+                let next = machine.handle(site_of(place, self.racks), heard);
                 writer.is_stored |= next.show == Some(Shown::Own);
                 writer.asked.extend(asked(next, self.racks));
             }
@@ -200,13 +200,13 @@ impl World {
                 .expect("a read asks one after the other");
             let (heard, read) = self.look(place_of(site, self.racks));
             value = read;
-            next = machine.hear(site, heard);
+            next = machine.handle(site, heard);
         }
     }
 
     fn look(&mut self, place: usize) -> (Heard, Option<u8>) {
         let reader = (0, Kind::Get);
-        self.servers.carry_out(place, Command::Look, reader, None)
+        self.servers.execute(place, Command::Look, reader, None)
     }
 
     /// What reads in all racks show.
@@ -286,8 +286,8 @@ const HEAD: &str = "## Races of writers
 What the paper describes as Snoop and Directory (its section 4) does not look at the own place before it stores. Where racks write a key at once, several can end up with the item, and each reads its own; of Snoop the paper says so, of Directory it does not.
 The steps [above](#snoop-and-directory-the-steps) leave one holder at most.
 
-For each row 10,000 keys were written, which the first rack held before: so many racks set each at once; with all answered it was read in each of them; then one of them by chance set it once more, and it was read in each of them again. Which request of those
-under way is carried out next is drawn by chance (seed 1); nothing is evicted, and nobody fails. *Old* is a read that shows another value than most of the reads of its key, and behind the further write any value but the one that was written then.
+For each row 10,000 keys were written, which the first rack held before: this many racks set each at once; with all answered it was read in each of them; then one of them by chance set it once more, and it was read in each of them again. Which request of those
+under way is executed next is drawn by chance (seed 1); nothing is evicted, and nobody fails. *Old* is a read that shows another value than most of the reads of its key, and behind the further write any value but the one that was written then.
 A writer whose command begins anew does so at once here, and behind a pause in a proxy, where fewer are `busy`. The paper's steps are in this test alone: `EVENKEEL_WRITE_DOCS=1 cargo test -p evenkeel-schemes --test racks page` writes the table anew.
 
 | racks that write | by the steps of | keys with two holders or more | old reads | old behind a further write | writes answered `busy` |

@@ -93,8 +93,8 @@ impl Servers {
         }
     }
 
-    /// A server carries out a command of an operation. What came of it, and what value was read or made.
-    pub fn carry_out(
+    /// A server executes a command of an operation. What came of it, and what value was read or made.
+    pub fn execute(
         &mut self,
         place: usize,
         command: Command,

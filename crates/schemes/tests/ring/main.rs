@@ -6,7 +6,7 @@
 //! those of `tests/warm/`, which goes through one change alone and shows what each of its rules is for. Here are the faults that take
 //! several changes.
 //!
-//! A compare-and-swap that is carried out must have met the value that it was read with.
+//! A compare-and-swap that is executed must have met the value that it was read with.
 
 #[path = "../common/commands.rs"]
 mod commands;
@@ -165,7 +165,7 @@ fn uniques_that_were_read_before_a_move_fit_nothing_else() {
     });
 }
 
-/// Without compare-and-swaps: at a server that counts anew a unique may fit another item, whoever asks.
+/// Without compare-and-swaps: at a server that counts anew a unique may fit another item, no matter who asks.
 #[test]
 fn a_restart_of_any_server_is_right() {
     is_right(&Scope {

@@ -146,7 +146,7 @@ impl World {
                 // What is one behind was waited for before.
                 acknowledged: told.version - u64::from(!is_settled),
             };
-            leader.hear(name, said).expect("it makes sense");
+            leader.handle(name, said).expect("it makes sense");
             leader.note_hurried(name);
         }
         leader

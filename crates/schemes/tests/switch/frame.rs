@@ -54,7 +54,7 @@ pub fn site_of(place: Place) -> Site {
 }
 
 impl Frame {
-    /// A command that an architecture carries out by itself.
+    /// A command that an architecture executes by itself.
     pub fn new(
         layer: usize,
         kind: Kind,

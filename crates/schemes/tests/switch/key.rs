@@ -76,7 +76,7 @@ struct Late {
 pub enum Event {
     Begins(Kind, usize, Stage),
     Stage(Stage),
-    /// The command at this position has something carried out, and takes the answer.
+    /// The command at this position has something executed, and takes the answer.
     Step(usize, usize),
     GiveUp(usize),
     Late(usize),
@@ -155,7 +155,7 @@ impl Key {
         self.enter(at, layer, kind, by, scope)
     }
 
-    /// An architecture is to carry out a command.
+    /// An architecture is to execute a command.
     fn enter(&mut self, at: usize, layer: usize, kind: Kind, by: Stage, scope: &Scope) -> bool {
         let running = &mut self.running[at];
         let (frame, next) = Frame::new(layer, kind, running.rack, by, scope);
@@ -168,7 +168,7 @@ impl Key {
         frames.last_mut().expect("it waits for something")
     }
 
-    /// Something is carried out, and the answer taken. False if what is told is wrong.
+    /// Something is executed, and the answer taken. False if what is told is wrong.
     fn step(&mut self, at: usize, nth: usize, scope: &Scope) -> bool {
         let (op, stage) = (self.running[at].op, self.running[at].stage);
         let rack = self.running[at].rack;
@@ -179,7 +179,7 @@ impl Key {
         let came = match (is_stale, ask) {
             (true, Ask::Racks(_)) => Came::Racks(Heard::Refused, None),
             (true, _) => Came::Warm(warm::Heard::Refused, Told::Unknown),
-            (false, ask) => self.servers.carry_out(place, ask, by, scope.fault),
+            (false, ask) => self.servers.execute(place, ask, by, scope.fault),
         };
         if let (Some(Fault::FetchesBehindLock), Ask::Racks(Command::Lock)) = (scope.fault, ask) {
             let former = place_of(0, Site::Rack(rack_id(0)));
@@ -216,14 +216,14 @@ impl Key {
                 self.go_on(at, next, None, scope)
             }
             (Doing::Racks(machine), Came::Racks(heard, value)) => {
-                let next = machine.hear(site_of(place), heard);
+                let next = machine.handle(site_of(place), heard);
                 if frame.kind == Kind::Incr && value.is_some() && heard != Heard::Nothing {
                     frame.made = value;
                 }
                 self.go_on(at, next, value, scope)
             }
             (Doing::Warm(machine), Came::Warm(heard, told)) => {
-                let next = machine.hear(heard);
+                let next = machine.handle(heard);
                 self.go_on_warm(at, next, told, scope)
             }
             _ => unreachable!("each hears what it has asked"),
@@ -273,25 +273,25 @@ impl Key {
             _ => false,
         };
         match command {
-            Command::Delete(_) if is_cleared => self.hear_of_former(at, Told::Done, scope),
+            Command::Delete(_) if is_cleared => self.handle_former(at, Told::Done, scope),
             Command::Delete(_) if fault == Some(Fault::OwnPlaceIsCleared) => {
                 let own = Site::Rack(rack_id(self.running[at].rack));
                 self.servers.remove(place_of(0, own));
-                self.hear_of_former(at, Told::Done, scope)
+                self.handle_former(at, Told::Done, scope)
             }
             Command::Delete(_) => self.enter(at, 0, Kind::Delete, Stage::Done, scope),
             Command::Fetch
                 if matches!(fault, Some(Fault::FetchesFirst | Fault::FetchesBehindLock)) =>
             {
                 let told = self.top(at).filled.map_or(Told::Nothing, Told::Value);
-                self.hear_of_former(at, told, scope)
+                self.handle_former(at, told, scope)
             }
             _ => self.enter(at, 0, Kind::Get, Stage::Done, scope),
         }
     }
 
     /// What the former architecture has come to.
-    fn hear_of_former(&mut self, at: usize, told: Told, scope: &Scope) -> bool {
+    fn handle_former(&mut self, at: usize, told: Told, scope: &Scope) -> bool {
         let frame = self.top(at);
         if let Told::Value(value) = told {
             frame.filled = Some(value);
@@ -303,7 +303,7 @@ impl Key {
                     Told::Unknown => Heard::Failed,
                     _ => Heard::Nothing,
                 };
-                let next = machine.hear(Site::Former, heard);
+                let next = machine.handle(Site::Former, heard);
                 self.go_on(at, next, None, scope)
             }
             Doing::Warm(machine) => {
@@ -313,7 +313,7 @@ impl Key {
                     Told::Unknown => warm::Heard::Failed,
                     _ => warm::Heard::Nothing,
                 };
-                let next = machine.hear(heard);
+                let next = machine.handle(heard);
                 self.go_on_warm(at, next, Told::Unknown, scope)
             }
             Doing::Single => unreachable!("it asks nothing of the former architecture"),
@@ -353,7 +353,7 @@ impl Key {
         let running = &mut self.running[at];
         if running.frames.len() > 1 {
             running.frames.pop();
-            return self.hear_of_former(at, told, scope);
+            return self.handle_former(at, told, scope);
         }
         if told == Told::Unknown {
             self.is_lossy = true;
@@ -505,7 +505,7 @@ impl world::World for Key {
                 } = self.late.remove(nth);
                 // What was sent before a restart is lost with its connection.
                 if !ask.is_bound() || life == self.servers.life(place) {
-                    self.servers.carry_out(place, ask, by, scope.fault);
+                    self.servers.execute(place, ask, by, scope.fault);
                 }
             }
             Event::Evict(place) => {

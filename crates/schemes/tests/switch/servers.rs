@@ -64,7 +64,7 @@ impl Ask {
     }
 }
 
-/// For whom a request is carried out.
+/// For whom a request is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct For {
     pub op: usize,
@@ -184,22 +184,22 @@ impl Servers {
         format!("there is {:?}", self.slot(place))
     }
 
-    pub fn carry_out(&mut self, place: Place, ask: Ask, by: For, fault: Option<Fault>) -> Came {
+    pub fn execute(&mut self, place: Place, ask: Ask, by: For, fault: Option<Fault>) -> Came {
         match ask {
-            Ask::Plain(kind) => Came::Told(self.carry_out_plain(place, kind, by.op, None).1),
+            Ask::Plain(kind) => Came::Told(self.execute_plain(place, kind, by.op, None).1),
             Ask::Racks(command) => {
-                let (heard, value) = self.carry_out_of_racks(place, command, by, fault);
+                let (heard, value) = self.execute_of_racks(place, command, by, fault);
                 Came::Racks(heard, value)
             }
             Ask::Warm(command) => {
-                let (heard, told) = self.carry_out_of_warm(place, command, by);
+                let (heard, told) = self.execute_of_warm(place, command, by);
                 Came::Warm(heard, told)
             }
         }
     }
 
     /// An application's command at a server that knows nothing of us, on condition of a unique.
-    fn carry_out_plain(
+    fn execute_plain(
         &mut self,
         place: Place,
         kind: Kind,
@@ -235,7 +235,7 @@ impl Servers {
         }
     }
 
-    fn carry_out_of_warm(
+    fn execute_of_warm(
         &mut self,
         place: Place,
         command: warm::Command,
@@ -245,7 +245,7 @@ impl Servers {
         let slot = self.slot(place);
         let has = |unique: u64| slot.is_some_and(|(_, there)| there == unique);
         let heard = match command {
-            Command::Look => self.carry_out_plain(place, Kind::Get, by.op, None).0,
+            Command::Look => self.execute_plain(place, Kind::Get, by.op, None).0,
             Command::Place if slot.is_none() => Heard::Done(self.put(place, Content::Lock)),
             Command::TakeOver(unique) if has(unique) => Heard::Done(self.put(place, Content::Lock)),
             Command::Store(unique) if has(unique) => {
@@ -257,7 +257,7 @@ impl Servers {
                 Heard::Done(0)
             }
             Command::Own(condition) => {
-                return self.carry_out_plain(place, by.kind, by.op, condition);
+                return self.execute_plain(place, by.kind, by.op, condition);
             }
             _ => Heard::Refused,
         };
@@ -277,7 +277,7 @@ impl Servers {
         }
     }
 
-    fn carry_out_of_racks(
+    fn execute_of_racks(
         &mut self,
         place: Place,
         command: Command,

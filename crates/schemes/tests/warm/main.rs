@@ -1,5 +1,5 @@
 //! A search through all that can happen to one key of a pool that is warmed from a former one: a few commands of any kind, step by step
-//! in every order, with evictions, restarts, and requests that are given up and may be carried out later. The commands are those of the
+//! in every order, with evictions, restarts, and requests that are given up and may be executed later. The commands are those of the
 //! crate; the two servers, and what is right, are modelled here.
 //!
 //! Right is a register that may lose its value at any time, and that may be missed: an answer is right if some order of all commands that

@@ -1,6 +1,6 @@
 //! `incr`, `decr` and `ma`.
 //!
-//! [`carry_out`] is what arithmetic does, whatever protocol it came in; the functions around it read
+//! [`execute`] is what arithmetic does, whatever protocol it came in; the functions around it read
 //! the command and word the answer.
 
 use crate::commands::touch::set_expiry;
@@ -71,7 +71,7 @@ pub fn arithmetic(
         chosen: None,
         create: None,
     };
-    match carry_out(engine, at, &order) {
+    match execute(engine, at, &order) {
         Outcome::Number { value, .. } => answer::number_line(out, value),
         other => out.extend_from_slice(refusal(other)),
     }
@@ -106,7 +106,7 @@ pub fn meta_arithmetic(
             (initial, new_expiry.unwrap_or(expiry))
         }),
     };
-    let outcome = carry_out(engine, at, &order);
+    let outcome = execute(engine, at, &order);
     let status = match outcome {
         Outcome::Number { created, .. } => {
             if let Some(expiry) = new_expiry.filter(|_| !created)
@@ -179,7 +179,7 @@ fn refusal(outcome: Outcome) -> &'static [u8] {
 }
 
 /// Adds to or takes from a number, or creates it.
-pub fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
+pub fn execute(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
     let (hits, misses) = match order.direction {
         Direction::Incr => (
             &mut engine.counters.incr_hits,

@@ -50,7 +50,7 @@ pub fn answer(engine: &mut Engine, at: &At, request: &Request<'_>, out: &mut Vec
         }
         Command::Touch { key, exptime } => {
             let expiry = engine.time.expiry(at.now, exptime.into());
-            match touch::carry_out(engine, at, key, expiry) {
+            match touch::execute(engine, at, key, expiry) {
                 Some((flags, version)) => {
                     let cas = shown_version(engine.cas_shown, at, version).0;
                     answer::hit(out, request.echo(), flags, b"", b"", cas);
@@ -78,7 +78,7 @@ pub fn answer(engine: &mut Engine, at: &At, request: &Request<'_>, out: &mut Vec
                 chosen: None,
                 vivify: None,
             };
-            let outcome = store::carry_out(engine, at, &order);
+            let outcome = store::execute(engine, at, &order);
             let not_stored = match mode {
                 StoreMode::Add => Status::Exists,
                 _ => Status::NotFound,
@@ -100,7 +100,7 @@ pub fn answer(engine: &mut Engine, at: &At, request: &Request<'_>, out: &mut Vec
                 chosen: None,
                 vivify: None,
             };
-            let outcome = store::carry_out(engine, at, &order);
+            let outcome = store::execute(engine, at, &order);
             stored(engine, at, request, outcome, Status::NotStored, out);
         }
         Command::Delete { key } => {
@@ -212,7 +212,7 @@ fn arithmetic(engine: &mut Engine, at: &At, request: &Request<'_>, out: &mut Vec
         chosen: None,
         create: (exptime != Command::CREATE_NOTHING).then_some((initial, expiry)),
     };
-    let status = match arithmetic::carry_out(engine, at, &order) {
+    let status = match arithmetic::execute(engine, at, &order) {
         arithmetic::Outcome::Number { value, version, .. } => {
             if !request.quiet {
                 let cas = shown_version(engine.cas_shown, at, version).0;

@@ -34,7 +34,7 @@ pub fn delete(engine: &mut Engine, at: &At, key: &[u8]) -> &'static [u8] {
 /// Answers `md`.
 pub fn meta_delete(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, out: &mut Vec<u8>) {
     engine.counters.cmd_meta += 1;
-    let status = carry_out(engine, at, key, meta);
+    let status = execute(engine, at, key, meta);
     let quiet = meta.flags.has(b'q') && status == MetaStatus::Done;
     if quiet {
         return;
@@ -53,7 +53,7 @@ pub fn meta_delete(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, ou
     answer::extension_flags(line, None, newest).end();
 }
 
-fn carry_out(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>) -> MetaStatus {
+fn execute(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>) -> MetaStatus {
     let flags = &meta.flags;
     let Some(item) = engine
         .store

@@ -1,4 +1,4 @@
-//! Carries commands on keys out: here alone who looks on sees them, and answers are found that have to wait.
+//! Executes commands on keys: here alone who looks on sees them, and answers are found that have to wait.
 
 use crate::commands::key_command::KeyCommand;
 use crate::commands::{arithmetic, binary, delete, get, meta_debug, meta_get, store, touch};
@@ -14,7 +14,7 @@ pub(crate) fn has_short_way(engine: &Engine, observers: &Observers) -> bool {
     !(observers.is_on() || engine.hot.is_careful())
 }
 
-/// Carries a command out at this worker, which holds the key. The one place where commands on keys are seen by who
+/// Executes a command at this worker, which holds the key. The one place where commands on keys are seen by who
 /// looks on. Gives what the answer, written to `out`, must wait for, if it must.
 #[inline]
 pub(crate) fn execute(
@@ -26,11 +26,11 @@ pub(crate) fn execute(
     out: &mut Vec<u8>,
 ) -> Option<HoldId> {
     if observers.is_on() {
-        observers.observe(engine, at, key, command.deed(), |engine| {
-            carry_out(engine, at, key, command, out);
+        observers.observe(engine, at, key, command.operation(), |engine| {
+            apply(engine, at, key, command, out);
         });
     } else {
-        carry_out(engine, at, key, command, out);
+        apply(engine, at, key, command, out);
     }
     match engine.hot.is_careful() {
         true => find_hold(engine, at, key),
@@ -38,13 +38,7 @@ pub(crate) fn execute(
     }
 }
 
-fn carry_out(
-    engine: &mut Engine,
-    at: &At,
-    key: &[u8],
-    command: KeyCommand<'_, '_>,
-    out: &mut Vec<u8>,
-) {
+fn apply(engine: &mut Engine, at: &At, key: &[u8], command: KeyCommand<'_, '_>, out: &mut Vec<u8>) {
     match command {
         KeyCommand::Get(form) => match form.touch {
             None => get::get_key(engine, at, key, form.with_cas, out),
@@ -53,18 +47,12 @@ fn carry_out(
                 get::get_and_touch_key(engine, at, key, expiry, form.with_cas, out);
             }
         },
-        KeyCommand::Text(request, _) => carry_out_text(engine, at, key, request, out),
+        KeyCommand::Text(request, _) => apply_text(engine, at, key, request, out),
         KeyCommand::Binary(request, _) => binary::answer(engine, at, request, out),
     }
 }
 
-fn carry_out_text(
-    engine: &mut Engine,
-    at: &At,
-    key: &[u8],
-    request: &Request<'_>,
-    out: &mut Vec<u8>,
-) {
+fn apply_text(engine: &mut Engine, at: &At, key: &[u8], request: &Request<'_>, out: &mut Vec<u8>) {
     let mut say = |bytes: &[u8], noreply: bool| {
         if !noreply {
             out.extend_from_slice(bytes);
@@ -114,7 +102,7 @@ fn carry_out_text(
     }
 }
 
-/// What the answer to a command on this key that was just carried out must wait for, if it must.
+/// What the answer to a command on this key that was just executed must wait for, if it must.
 #[cold]
 fn find_hold(engine: &mut Engine, at: &At, key: &[u8]) -> Option<HoldId> {
     if !at.owned {

@@ -1,7 +1,7 @@
-//! A command on one key, in whatever protocol it came: what it says, and what it is answered where it is not carried out.
+//! A command on one key, in whatever protocol it came: what it says, and what it is answered where it is not executed.
 
 use crate::mesh::forwarded::Form;
-use crate::observe::deed::Deed;
+use crate::observe::operation::Operation;
 use crate::session::Session;
 use crate::session::elsewhere::Elsewhere;
 use crate::shard::engine::At;
@@ -13,8 +13,8 @@ use evenkeel_types::{CacheletId, Epoch};
 
 /// The server may own the key, and may not serve it.
 pub(crate) const NO_LEASE: &[u8] =
-    b"SERVER_ERROR no leave to serve this key: neither a coordinator nor enough servers answer\r\n";
-pub(crate) const NO_LEASE_BINARY: &[u8] = b"no leave to serve this key";
+    b"SERVER_ERROR no serving lease for this key: neither a coordinator nor enough servers answer\r\n";
+pub(crate) const NO_LEASE_BINARY: &[u8] = b"no serving lease for this key";
 
 /// What a forwarded command is answered when its key changed worker on the way.
 const KEY_MOVED: &[u8] = b"SERVER_ERROR key is changing its worker, try again\r\n";
@@ -90,11 +90,11 @@ impl KeyCommand<'_, '_> {
     }
 
     /// What it does, for who looks on.
-    pub fn deed(self) -> Deed {
+    pub fn operation(self) -> Operation {
         match self {
-            KeyCommand::Get(_) => Deed::Read,
-            KeyCommand::Text(request, _) => Deed::of(request),
-            KeyCommand::Binary(request, _) => Deed::of_binary(request),
+            KeyCommand::Get(_) => Operation::Read,
+            KeyCommand::Text(request, _) => Operation::of(request),
+            KeyCommand::Binary(request, _) => Operation::of_binary(request),
         }
     }
 

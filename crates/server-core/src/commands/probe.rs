@@ -1,8 +1,8 @@
 //! Keys that are asked for ahead.
 //!
-//! A look-up waits for memory twice, for a line of the index and for the item. One that is carried out alone waits for both
+//! A look-up waits for memory twice, for a line of the index and for the item. One that is executed alone waits for both
 //! in full. So keys are taken a window at a time: they are hashed and their index lines asked for, then their items, and
-//! only then are the commands carried out, one after the other and in order, so that the waiting overlaps.
+//! only then are the commands executed, one after the other and in order, so that the waiting overlaps.
 
 use crate::commands::get;
 use crate::placement::Located;

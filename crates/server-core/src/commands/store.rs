@@ -1,6 +1,6 @@
 //! `set`, `add`, `replace`, `append`, `prepend`, `cas` and `ms`.
 //!
-//! [`carry_out`] is what a storage command does, whatever protocol it came in; the functions around
+//! [`execute`] is what a storage command does, whatever protocol it came in; the functions around
 //! it read the command and word the answer.
 
 use crate::shard::engine::{At, Engine, PutError, shown_version};
@@ -72,7 +72,7 @@ pub fn store(engine: &mut Engine, at: &At, store: &Store<'_>) -> &'static [u8] {
         chosen: None,
         vivify: None,
     };
-    in_text(carry_out(engine, at, &order))
+    in_text(execute(engine, at, &order))
 }
 
 /// As [`store()`] for a `set`, which needs no look at what is there.
@@ -125,7 +125,7 @@ pub fn meta_set(engine: &mut Engine, at: &At, key: &[u8], meta: &Meta<'_>, out: 
         chosen: flags.unsigned(b'E'),
         vivify: expiry(b'N'),
     };
-    let (status, version) = match carry_out(engine, at, &order) {
+    let (status, version) = match execute(engine, at, &order) {
         Outcome::Stored(version) => (MetaStatus::Done, version),
         Outcome::NotStored => (MetaStatus::NotStored, Version(0)),
         Outcome::Exists => (MetaStatus::Exists, Version(0)),
@@ -168,7 +168,7 @@ struct Present {
 }
 
 /// Stores, if the mode and the version to compare with allow it.
-pub fn carry_out(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
+pub fn execute(engine: &mut Engine, at: &At, order: &Order<'_>) -> Outcome {
     engine.counters.cmd_set += 1;
     // A plain set needs no look at what is there.
     if order.mode == StoreMode::Set && order.compare.is_none() {

@@ -7,7 +7,7 @@ use evenkeel_protocol::text;
 use evenkeel_types::Version;
 
 /// Touches an item: the client flags and the version it has, or `None` when there is none.
-pub fn carry_out(
+pub fn execute(
     engine: &mut Engine,
     at: &At,
     key: &[u8],
@@ -33,7 +33,7 @@ pub fn carry_out(
 
 /// Answers `touch`.
 pub fn touch(engine: &mut Engine, at: &At, key: &[u8], expiry: Seconds) -> &'static [u8] {
-    match carry_out(engine, at, key, expiry) {
+    match execute(engine, at, key, expiry) {
         Some(_) => text::TOUCHED,
         None => text::NOT_FOUND,
     }

@@ -4,7 +4,7 @@ use crate::mesh::message::Message;
 use crate::session::ConnectionId;
 use std::collections::VecDeque;
 
-/// Messages that wait, each with the worker that sent it. What one connection asked is carried out in order; connections
+/// Messages that wait, each with the worker that sent it. What one connection asked is executed in order; connections
 /// take turns. Operations take time in proportion to the number of messages that wait.
 #[derive(Debug, Default)]
 pub struct Deferred {

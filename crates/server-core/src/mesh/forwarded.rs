@@ -44,7 +44,7 @@ pub(crate) struct Command {
     pub(crate) located: Located,
 }
 
-/// Who asks for commands to be carried out.
+/// Who asks for commands to be executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Whose {
     /// The connection that waits; `None` when nobody does.
@@ -67,7 +67,7 @@ impl Whose {
     }
 }
 
-/// Commands for the worker that holds their keys, in the order in which they are to be carried out.
+/// Commands for the worker that holds their keys, in the order in which they are to be executed.
 #[derive(Debug)]
 pub struct Commands {
     pub(crate) whose: Whose,
@@ -93,7 +93,7 @@ impl Commands {
         self.whose == whose && self.list.len() < TOGETHER_MAX && self.bytes.len() < TOGETHER_BYTES
     }
 
-    /// What is left after the first so many, whose bytes were read.
+    /// What is left after the first this many, whose bytes were read.
     pub(crate) fn rest(&self, done: usize, unread: &[u8]) -> Commands {
         Commands {
             whose: self.whose,
@@ -119,7 +119,7 @@ impl Commands {
 }
 
 impl Answers {
-    /// None yet, with room for so many.
+    /// None yet, with room for this many.
     pub(crate) fn new(connection: ConnectionId, count: usize) -> Self {
         Answers {
             connection,

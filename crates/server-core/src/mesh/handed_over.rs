@@ -53,7 +53,7 @@ pub struct FlushGiven {
     /// What the receiver is to flush.
     pub(crate) cachelets: Vec<CacheletId>,
     /// What is left to do.
-    pub(crate) errands: Vec<Errand>,
+    pub(crate) flush_hops: Vec<FlushHop>,
     /// The worker at which somebody waits, and who.
     pub(crate) asker: u16,
     pub(crate) to: Option<ReturnAddress>,
@@ -68,7 +68,7 @@ impl FlushGiven {
 
 /// Who sends a `flush_all` on, to whom, and for which cachelets: it has to come behind them, in the same queue.
 #[derive(Debug)]
-pub(crate) struct Errand {
+pub(crate) struct FlushHop {
     pub(crate) by: u16,
     pub(crate) host: u16,
     pub(crate) cachelets: Vec<CacheletId>,

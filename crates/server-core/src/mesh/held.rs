@@ -1,7 +1,7 @@
 //! Answers that are held back, because copies of their key may still be read that look otherwise.
 //!
 //! [`HotKeys`](evenkeel_hotkeys::server::HotKeys) says for which keys and until when, and why. The
-//! command is carried out; its answer keeps its place in the order of its connection, and what is answered
+//! command is executed; its answer keeps its place in the order of its connection, and what is answered
 //! behind it waits there. So held answers count as what a client has not read: a connection with many of
 //! them is paused like one that awaits other workers, and no other bound is needed.
 
@@ -24,10 +24,10 @@ const CLASSES: [Duration; 3] = [
     Duration::from_millis(100),
 ];
 
-/// Whom a held answer is for.
+/// Who a held answer is for.
 #[derive(Debug)]
-pub(crate) enum Whom {
-    /// A connection of this worker. The answer is there already and lacks only the permission.
+pub(crate) enum Recipient {
+    /// A connection of this worker. The answer is there already and waits only for its release.
     Here(ConnectionId, Ticket),
     /// A connection of another worker.
     At {
@@ -45,7 +45,7 @@ pub(crate) enum Whom {
 struct Held {
     /// What else it waits for, besides what it is listed under.
     behind: Vec<HoldId>,
-    whom: Whom,
+    recipient: Recipient,
 }
 
 /// Every held answer of a worker, by what it waits for.
@@ -56,8 +56,8 @@ pub(crate) struct HeldAnswers {
 
 impl HeldAnswers {
     /// Lists an answer.
-    pub fn add(&mut self, hold: HoldId, whom: Whom) {
-        self.add_behind(hold, Vec::new(), whom);
+    pub fn add(&mut self, hold: HoldId, recipient: Recipient) {
+        self.add_behind(hold, Vec::new(), recipient);
     }
 
     /// Takes back what a command about all keys answered behind the first `before` bytes of the session's sink, if that
@@ -65,7 +65,7 @@ impl HeldAnswers {
     pub fn hold_for_all(&mut self, engine: &mut Engine, session: &mut Session, before: usize) {
         if engine.hot.holds().next().is_some() {
             let ticket = session.hold_back(before);
-            let _ = self.wait_for_all(engine, Whom::Here(session.id, ticket));
+            let _ = self.wait_for_all(engine, Recipient::Here(session.id, ticket));
         }
     }
 
@@ -74,26 +74,26 @@ impl HeldAnswers {
         if flush.to.is_none() || !engine.hot.is_careful() {
             return Some(flush);
         }
-        match self.wait_for_all(engine, Whom::Flush(flush)) {
-            Some(Whom::Flush(flush)) => Some(flush),
+        match self.wait_for_all(engine, Recipient::Flush(flush)) {
+            Some(Recipient::Flush(flush)) => Some(flush),
             _ => None,
         }
     }
 
     /// Keeps an answer that concerns all keys until none is held back, or gives it back if there is none.
-    fn wait_for_all(&mut self, engine: &mut Engine, whom: Whom) -> Option<Whom> {
+    fn wait_for_all(&mut self, engine: &mut Engine, recipient: Recipient) -> Option<Recipient> {
         let mut behind: Vec<HoldId> = engine.hot.holds().collect();
         let Some(first) = behind.pop() else {
-            return Some(whom);
+            return Some(recipient);
         };
         engine.counters.answers_held += 1;
-        self.add_behind(first, behind, whom);
+        self.add_behind(first, behind, recipient);
         None
     }
 
     /// Lists an answer that has to wait for others, too.
-    fn add_behind(&mut self, first: HoldId, behind: Vec<HoldId>, whom: Whom) {
-        let held = Held { behind, whom };
+    fn add_behind(&mut self, first: HoldId, behind: Vec<HoldId>, recipient: Recipient) {
+        let held = Held { behind, recipient };
         self.by_hold.entry(first).or_default().push(held);
     }
 
@@ -107,12 +107,12 @@ impl HeldAnswers {
         while let Some(released) = engine.hot.poll_released() {
             count(&mut engine.counters, &released);
             let still = |id: &HoldId| engine.hot.holds().any(|held| held == *id);
-            for whom in self.take(released.id, still) {
-                match whom {
-                    Whom::Here(id, ticket) => {
+            for recipient in self.take(released.id, still) {
+                match recipient {
+                    Recipient::Here(id, ticket) => {
                         connections.deliver(id, |session| session.let_go(ticket));
                     }
-                    Whom::At {
+                    Recipient::At {
                         worker,
                         connection,
                         ticket,
@@ -121,19 +121,19 @@ impl HeldAnswers {
                         let answers = Answers::one(connection, ticket, &answer);
                         outbox.answer(connections, worker, answers);
                     }
-                    Whom::Flush(flush) => outbox.pass_flush_on(connections, flush),
+                    Recipient::Flush(flush) => outbox.pass_flush_on(connections, flush),
                 }
             }
         }
     }
 
     /// Those whose answers may go, now that this is over; `still` says of what else they waited for whether it is not.
-    fn take(&mut self, over: HoldId, still: impl Fn(&HoldId) -> bool) -> Vec<Whom> {
+    fn take(&mut self, over: HoldId, still: impl Fn(&HoldId) -> bool) -> Vec<Recipient> {
         let mut free = Vec::new();
         for mut held in self.by_hold.remove(&over).unwrap_or_default() {
             match core::iter::from_fn(|| held.behind.pop()).find(&still) {
                 Some(next) => self.by_hold.entry(next).or_default().push(held),
-                None => free.push(held.whom),
+                None => free.push(held.recipient),
             }
         }
         free

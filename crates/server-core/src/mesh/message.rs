@@ -16,7 +16,7 @@ use evenkeel_protocol::admin::{DebugTime, Streams};
 /// A message from one worker to another.
 #[derive(Debug)]
 pub enum Message {
-    /// Carry out commands on keys of yours.
+    /// Execute commands on keys of yours.
     Commands(Commands),
     /// The answers to some of them.
     Answers(Answers),
@@ -60,12 +60,12 @@ const WEIGHT_MIN: usize = 512;
 
 impl Message {
     /// Whether a message has to be handed in behind this one, which came from the same worker before it and is left over:
-    /// what one connection asks is carried out in order, and others do not wait for it.
+    /// what one connection asks is executed in order, and others do not wait for it.
     pub fn goes_behind(&self, earlier: &Message) -> bool {
         self.asker().is_some() && self.asker() == earlier.asker()
     }
 
-    /// The connection that is to be answered by whoever gets the message.
+    /// The connection that is to be answered by anyone who gets the message.
     fn asker(&self) -> Option<ConnectionId> {
         match self {
             Message::Commands(commands) => commands.connection(),

@@ -18,7 +18,7 @@ pub const OUTBOX_MAX: usize = 4096;
 /// The same for the bytes that they carry.
 pub const OUTBOX_BYTES_MAX: usize = 4 << 20;
 
-/// What commands that travel together are expected to be: so many, and so many bytes in all.
+/// What commands that travel together are expected to be: this many, and this many bytes in all.
 const EXPECTED: (usize, usize) = (8, 320);
 
 /// What waits for each of the other workers. Knows at once whether anything waits and whether any
@@ -35,7 +35,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// An empty one of a worker, for so many workers.
+    /// An empty one of a worker, for this many workers.
     pub fn new(me: u16, workers: u16) -> Self {
         Outbox {
             me,
@@ -143,13 +143,13 @@ impl Outbox {
 
     /// Sends a `flush_all` to the next host that it must reach, or the answer to who waits for it.
     pub(crate) fn pass_flush_on(&mut self, connections: &mut Connections, mut flush: FlushGiven) {
-        if let Some(errand) = flush.errands.pop() {
-            let to = if errand.by == self.me {
-                flush.cachelets = errand.cachelets;
-                errand.host
+        if let Some(hop) = flush.flush_hops.pop() {
+            let to = if hop.by == self.me {
+                flush.cachelets = hop.cachelets;
+                hop.host
             } else {
-                let by = errand.by;
-                flush.errands.push(errand);
+                let by = hop.by;
+                flush.flush_hops.push(hop);
                 by
             };
             return self.push(to, Message::FlushGiven(flush));

@@ -10,7 +10,7 @@
 //!              then dropped and counted)           skipped, counted, and the watcher is told)
 //! ```
 //!
-//! So whoever watches and does not read costs a bounded amount of memory, and nobody waits.
+//! So anyone who watches and does not read costs a bounded amount of memory, and nobody waits.
 
 use evenkeel_protocol::admin::Streams;
 

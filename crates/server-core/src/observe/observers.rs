@@ -1,7 +1,7 @@
 //! What a worker tells those who look on.
 
-use super::deed::{Deed, Seen};
 use super::log::{Lines, Target};
+use super::operation::{Operation, Seen};
 use super::watcher::{CloseReason, WATCHERS_MAX, Watcher};
 use crate::admin::AdminConfig;
 use crate::session::connections::Connections;
@@ -36,7 +36,7 @@ pub struct Observers {
     watchers: Vec<Watcher>,
     watcher_bytes_max: usize,
     worker_bytes_max: usize,
-    /// Number of the connection whose command is carried out.
+    /// Number of the connection whose command is executed.
     asking: u32,
     /// Number of the next line: those of a worker differ by the number of workers.
     next_gid: u64,
@@ -138,7 +138,7 @@ impl Observers {
         }
     }
 
-    /// Writes a line for whoever wants it: `words` follow the time and the line's number.
+    /// Writes a line for anyone who wants it: `words` follow the time and the line's number.
     fn tell(&mut self, now: Now, streams: Streams, words: impl FnOnce(&mut Vec<u8>)) {
         if !self.wants(streams) {
             return;
@@ -230,30 +230,30 @@ impl Observers {
         });
     }
 
-    /// Carries a command out while somebody looks on, and tells what became of it.
+    /// Executes a command while somebody looks on, and tells what became of it.
     pub(crate) fn observe(
         &mut self,
         engine: &mut Engine,
         at: &At,
         key: &[u8],
-        deed: Deed,
-        carry_out: impl FnOnce(&mut Engine),
+        operation: Operation,
+        apply: impl FnOnce(&mut Engine),
     ) {
         self.die_of(key);
         let before = Seen::of(engine, at, key);
         let newest = engine.newest_version();
         let (too_large, no_memory) = refusals(engine);
-        carry_out(engine);
+        apply(engine);
         let after = Seen::of(engine, at, key);
         let (too_large_after, no_memory_after) = refusals(engine);
         self.saw_lookup(at.now, key, &before);
         let mut counts = PrefixCounts::default();
-        match deed {
-            Deed::Read => {
+        match operation {
+            Operation::Read => {
                 counts.get = 1;
                 counts.hit = u64::from(before.found());
             }
-            Deed::Store(command, len) => {
+            Operation::Store(command, len) => {
                 counts.set = 1;
                 let changed =
                     before.version() != after.version() || newest != engine.newest_version();
@@ -271,19 +271,19 @@ impl Observers {
                 };
                 self.saw_store(at.now, key, (command, status), size, ttl);
             }
-            Deed::Delete(command) => {
+            Operation::Delete(command) => {
                 counts.del = 1;
                 if before.found() && !after.found() {
                     self.saw_delete(at.now, key, command, &before);
                 }
             }
-            Deed::Count => {
+            Operation::Count => {
                 if !before.found() && after.found() {
                     let words = ("add", "stored");
                     self.saw_store(at.now, key, words, after.size(), after.ttl());
                 }
             }
-            Deed::Other => {}
+            Operation::Other => {}
         }
         self.count_prefix(key, &counts);
     }

@@ -24,14 +24,14 @@
 //! followed (it is *settled*), so that a command is passed on once at most.
 //!
 //! Maps reach workers one after the other. What is said of a cachelet carries which of its stays at the server it is about, and by
-//! which map; a worker that knows another stay ignores what it hears, or waits for that map. When a map takes a cachelet from the server, or gives it to another home worker, whoever hosts it
+//! which map; a worker that knows another stay ignores what it hears, or waits for that map. When a map takes a cachelet from the server, or gives it to another home worker, anyone who hosts it
 //! lets it go.
 //!
 //! A `flush_all` reaches each worker at another time, so a cachelet could pass it by. Therefore a worker that
 //! flushes tells the hosts of what it gave away lately ([`FLUSH_REACH`]), and its share of the answer comes from
 //! them.
 
-use crate::mesh::handed_over::{Errand, Handover, Hosted};
+use crate::mesh::handed_over::{FlushHop, Handover, Hosted};
 use crate::placement::{Holder, LocalPlace};
 use crate::session::ConnectionId;
 use crate::session::connections::Connections;
@@ -61,7 +61,7 @@ pub enum NotGiven {
 #[derive(Debug)]
 pub(crate) struct Moved {
     pub(crate) stay: Epoch,
-    /// No migration that began by this map or an older one is to come of it: whoever had it before knew of them.
+    /// No migration that began by this map or an older one is to come of it: anyone who had it before knew of them.
     pub(crate) no_orders_until: Epoch,
     pub(crate) moves: u32,
     pub(crate) host: u16,
@@ -105,12 +105,12 @@ impl Handovers {
     }
 
     /// Whether no command is on its way by a cachelet's former host, as far as worker `me`, its host, knows.
-    pub fn is_settled(&self, cachelet: CacheletId, me: u16) -> bool {
+    pub fn is_handed_over(&self, cachelet: CacheletId, me: u16) -> bool {
         let moved = self.moved.get(&cachelet);
         moved.is_none_or(|moved| moved.host == me && moved.stragglers.is_empty())
     }
 
-    /// Whether a migration that began with that map may still be to be carried out by this worker. Otherwise
+    /// Whether a migration that began with that map may still be to be executed by this worker. Otherwise
     /// the worker that gave the cachelet to it knew already that nothing came of it.
     pub fn is_open(&self, cachelet: CacheletId, began: Epoch) -> bool {
         let moved = self.moved.get(&cachelet);
@@ -148,7 +148,7 @@ impl Handovers {
     }
 
     /// Who is to be told of a `flush_all`: the hosts, as far as known, of what was given away within [`FLUSH_REACH`].
-    pub(crate) fn errands(&self, now: Instant, me: u16) -> Vec<Errand> {
+    pub(crate) fn flush_hops(&self, now: Instant, me: u16) -> Vec<FlushHop> {
         let mut by_host: BTreeMap<u16, Vec<CacheletId>> = BTreeMap::new();
         let lately = self.given.iter();
         for &(_, cachelet) in lately.filter(|(at, _)| now.since(*at) < FLUSH_REACH) {
@@ -156,11 +156,11 @@ impl Handovers {
                 by_host.entry(host).or_default().push(cachelet);
             }
         }
-        let errand = |(host, cachelets)| Errand {
+        let hop = |(host, cachelets)| FlushHop {
             by: me,
             host,
             cachelets,
         };
-        by_host.into_iter().map(errand).collect()
+        by_host.into_iter().map(hop).collect()
     }
 }

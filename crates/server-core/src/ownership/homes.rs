@@ -4,12 +4,12 @@
 //! # Idea
 //!
 //! A shadow refuses what was sent by an older map than anything it has heard (`replicas.rs`). So an epoch that is taken from
-//! whoever names it would be a switch: one order by a map of the far future, and no home's replicas are taken any more. And an
-//! order that is carried out without its epoch being taken would let an older home's come after it.
+//! anyone who names it would be a switch: one order by a map of the far future, and no home's replicas are taken any more. And an
+//! order that is executed without its epoch being taken would let an older home's come after it.
 //!
 //! So an epoch above that of the server's own map is a hint, and no more. Its order waits in its connection, with all behind it,
 //! as if it were still on its way, and the server asks its coordinator for the map. Once that map is here, the order is
-//! carried out. Of a map that never comes, nothing else has been changed; the connection is closed as one that
+//! executed. Of a map that never comes, nothing else has been changed; the connection is closed as one that
 //! makes no progress.
 //!
 //! To refuse the order at once was rejected: each map reaches some homes before their shadows, and each of their hot keys would
@@ -21,7 +21,7 @@ use core::time::Duration;
 use evenkeel_types::{Instant, WorkerRef};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The coordinator is asked again after this long at the earliest, whoever names whatever epoch: ten times a second, where heartbeats come
+/// The coordinator is asked again after this long at the earliest, no matter who names whatever epoch: ten times a second, where heartbeats come
 /// twice, and so seldom that strangers cannot make a burden of it.
 const ASK_PAUSE: Duration = Duration::from_millis(100);
 

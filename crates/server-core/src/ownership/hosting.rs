@@ -3,7 +3,7 @@
 use crate::mesh::forwarded::Commands;
 use crate::ownership::handovers::Handovers;
 use crate::ownership::migration::Migrations;
-use crate::ownership::serving_lease::{Leave, ServingLease};
+use crate::ownership::serving_lease::{LeaseState, ServingLease};
 use crate::placement::{Holder, LocalPlace, LocalPlacement, Located};
 use crate::session::elsewhere::Elsewhere;
 use crate::shard::counters::Counters;
@@ -22,7 +22,7 @@ pub(crate) struct Hosting {
     pub(crate) map: Option<Arc<ClusterMap>>,
     pub(crate) placement: LocalPlacement,
     /// Whether it may serve what its server owns.
-    leave: Leave,
+    lease_state: LeaseState,
     /// Cachelets that are not at their home workers, and how they get from one worker to another.
     pub(crate) handovers: Handovers,
     /// Cachelets on their way to or from another server.
@@ -40,7 +40,7 @@ impl Hosting {
             workers,
             map: None,
             placement,
-            leave: Leave::Unbound,
+            lease_state: LeaseState::Unbound,
             handovers: Handovers::default(),
             migrations: Migrations::default(),
         }
@@ -120,7 +120,7 @@ impl Hosting {
 
     /// From now on it serves what its server owns under leases only, of which it has none yet.
     pub fn require_lease(&mut self) {
-        self.leave = Leave::Over;
+        self.lease_state = LeaseState::Over;
         self.placement.set_closed(true);
     }
 
@@ -133,22 +133,22 @@ impl Hosting {
         if lease.by_votes && self.me.worker == 0 {
             counters.leases_by_votes += 1;
         }
-        let until = match self.leave {
-            Leave::Unbound => return,
-            Leave::Until(until) => until.max(lease.until),
-            Leave::Over => lease.until,
+        let until = match self.lease_state {
+            LeaseState::Unbound => return,
+            LeaseState::Until(until) => until.max(lease.until),
+            LeaseState::Over => lease.until,
         };
         // A leave without end ends with the first lease that has one.
-        let is_endless = self.leave == Leave::Until(Instant(u64::MAX));
-        self.leave = Leave::Until(if is_endless { lease.until } else { until });
+        let is_endless = self.lease_state == LeaseState::Until(Instant(u64::MAX));
+        self.lease_state = LeaseState::Until(if is_endless { lease.until } else { until });
         self.placement.set_closed(false);
     }
 
     /// Whether the lease has just ended; then nothing that the server owns is served any more.
     pub fn end_lease(&mut self, counters: &mut Counters, now: Instant) -> bool {
-        let ends = matches!(self.leave, Leave::Until(until) if now >= until);
+        let ends = matches!(self.lease_state, LeaseState::Until(until) if now >= until);
         if ends {
-            self.leave = Leave::Over;
+            self.lease_state = LeaseState::Over;
             self.placement.set_closed(true);
             counters.leases_lost += 1;
         }
@@ -158,9 +158,9 @@ impl Hosting {
     /// When the lease ends, if it has one.
     #[inline]
     pub fn lease_end(&self) -> Option<Instant> {
-        match self.leave {
-            Leave::Until(until) => Some(until),
-            Leave::Unbound | Leave::Over => None,
+        match self.lease_state {
+            LeaseState::Until(until) => Some(until),
+            LeaseState::Unbound | LeaseState::Over => None,
         }
     }
 

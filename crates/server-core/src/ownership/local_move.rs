@@ -17,7 +17,7 @@ const ORDER_LOOK: Duration = Duration::from_millis(5);
 
 impl Hosting {
     /// Gives away what it was told to, where that is possible now.
-    pub(crate) fn carry_out_orders(&mut self, engine: &mut Engine, outbox: &mut Outbox, now: Now) {
+    pub(crate) fn execute_orders(&mut self, engine: &mut Engine, outbox: &mut Outbox, now: Now) {
         if self.handovers.orders.is_empty() {
             return;
         }

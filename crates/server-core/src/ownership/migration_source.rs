@@ -75,7 +75,7 @@ impl Hosting {
 
     /// Stops serving the cachelet and asks the target to, if that is possible now. All that was written has been sent.
     pub(crate) fn pass(&mut self, engine: &mut Engine, now: Now, cachelet: CacheletId) {
-        if !self.handovers.is_settled(cachelet, self.me.worker)
+        if !self.handovers.is_handed_over(cachelet, self.me.worker)
             || !engine.hot.prepare_to_leave(now.monotonic, cachelet)
         {
             return;
@@ -109,7 +109,7 @@ impl Hosting {
         (engine.hot).handle_left(now.monotonic, cachelet, home == Some(me));
         engine.store.drop_cachelet(cachelet);
         self.placement.let_go(cachelet);
-        engine.settle_meters(now.monotonic);
+        engine.update_meters(now.monotonic);
         let counters = &mut engine.counters;
         counters.migrations_passed += 1;
         counters.migration_pass_us +=

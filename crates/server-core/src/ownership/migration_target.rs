@@ -18,7 +18,7 @@ const NEWEST_VERSION_MAX: u64 = 3 << 62;
 
 impl Hosting {
     /// A word from the source of a migration.
-    pub(crate) fn hear_source(
+    pub(crate) fn handle_source(
         &mut self,
         engine: &mut Engine,
         now: Now,
@@ -121,7 +121,7 @@ impl Hosting {
         let stay = (incoming.since, incoming.began);
         self.placement.take_in(map, cachelet, me, stay);
         engine.hot.handle_came(cachelet, false);
-        engine.settle_meters(now.monotonic);
+        engine.update_meters(now.monotonic);
         engine.counters.migrations_came += 1;
     }
 

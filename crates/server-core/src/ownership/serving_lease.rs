@@ -20,7 +20,7 @@
 //!
 //! Without a lease a worker keeps its contents. An aware client is told that nobody owns the key
 //! (`MOVED` with the worker's own name) and asks again after a pause; any other is told of a miss, or why its
-//! command is not carried out. Replicas and what is on its way between servers go on.
+//! command is not executed. Replicas and what is on its way between servers go on.
 //!
 //! A process may be stopped at any moment. What a worker has composed is under the lease if the clock shows less
 //! than its end *after* that; so the driver looks at the clock again before answers leave, and closes the
@@ -47,7 +47,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 const _: () = assert!(2 * ASK_AGAIN.as_millis() < ASK_BELOW.as_millis());
 const _: () = assert!(2 * ASK_BELOW.as_millis() < SERVING_LEASE.as_millis());
 
-/// Leave to serve.
+/// A serving lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServingLease {
     /// It holds for who works by this map or a newer one.
@@ -83,11 +83,11 @@ pub enum Step {
         /// All other servers that are up by it.
         voters: Vec<Voter>,
     },
-    /// Nobody else is up: the server needs no leave.
+    /// Nobody else is up: the server needs no lease.
     Lease(ServingLease),
 }
 
-/// What a server knows of its leave to serve.
+/// What a server knows of its serving lease.
 #[derive(Debug)]
 pub struct LeaseKeeper {
     boot: BootId,
@@ -239,7 +239,7 @@ impl LeaseKeeper {
 
 /// Whether a worker may serve what its server owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leave {
+pub(crate) enum LeaseState {
     /// Always: nobody ever gives its cachelets away without its doing.
     Unbound,
     /// Until then.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// connection may have unread, so that answers with large items find room without asking for it.
 const SPARE_MAX: usize = 2 * OUT_PAUSE;
 
-/// How far a connection's input was carried out.
+/// How far a connection's input was executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes of input that are done with.
@@ -32,9 +32,9 @@ pub(crate) struct Connections {
     touched: VecDeque<ConnectionId>,
     /// An emptied output, for the next connection that has something to say: idle ones hold none.
     spare: Vec<u8>,
-    /// What the driver holds of input that was not carried out: connections and bytes.
+    /// What the driver holds of input that was not executed: connections and bytes.
     pub(crate) input_held: (u64, u64),
-    /// Whether there is no memory for the large answers of whoever is served next.
+    /// Whether there is no memory for the large answers of anyone who is served next.
     pub(crate) scarce: bool,
 }
 
@@ -83,7 +83,7 @@ impl Connections {
     }
 
     /// Takes a connection's state out, so that commands can borrow it beside the rest of the worker, with room for what it
-    /// is to say. Whoever takes it [gives it back](Self::give_back).
+    /// is to say. Anyone who takes it [gives it back](Self::give_back).
     pub fn take(&mut self, id: ConnectionId) -> Option<Box<Session>> {
         let slot = self.slots.get_mut(id.slot as usize)?;
         if slot.generation == id.generation {

@@ -202,9 +202,9 @@ mod tests {
     /// Something that happens to a connection.
     #[derive(Clone, Debug)]
     enum Step {
-        /// So many bytes are answered here.
+        /// This many bytes are answered here.
         Say(usize),
-        /// An answer of so many bytes is awaited from so many workers.
+        /// An answer of this many bytes is awaited from this many workers.
         Await(usize, u16),
         /// One of the awaited answers arrives.
         Arrive(Index, Index),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     proptest! {
-        /// Answers that arrive in any order leave in the order asked, whoever gave them.
+        /// Answers that arrive in any order leave in the order asked, no matter who gave them.
         #[test]
         fn answers_leave_in_the_order_asked(steps in prop::collection::vec(step(), 0..200)) {
             let (mut order, mut out, mut expected) = (InOrder::default(), Vec::new(), Vec::new());

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 /// What keeps the requests of a connection in order when one of them is answered `MOVED`.
 ///
-/// Others may be on their way behind it. Were they carried out, because the worker has got the cachelet in between,
+/// Others may be on their way behind it. Were they executed, because the worker has got the cachelet in between,
 /// the first would be asked again after them. So the answer brings a mark, and from then on the cachelet's
-/// requests are carried out on this connection only if they bear it or a newer one: those that were sent after the
+/// requests are executed on this connection only if they carry it or a newer one: those that were sent after the
 /// answer was read.
 #[derive(Debug, Default)]
 pub struct Marks {
@@ -30,7 +30,7 @@ impl Marks {
         marked.is_some_and(|newest| mark < Some(*newest))
     }
 
-    /// A request of a cachelet with this mark is not carried out. The mark that its answer brings: a new one, unless it
+    /// A request of a cachelet with this mark is not executed. The mark that its answer brings: a new one, unless it
     /// lacks the present one.
     pub fn add(&mut self, cachelet: CacheletId, mark: Option<u64>) -> u64 {
         if let Some(present) = self.of.get(&cachelet)

@@ -31,7 +31,7 @@ pub const OUT_PAUSE: usize = 1 << 20;
 /// may be as large. While there is no memory for answers, values larger than this wait for some.
 pub const LARGE_ANSWER: usize = 64 << 10;
 
-/// An output buffer of which less than one part in so many is in use gives the rest back.
+/// An output buffer of which less than one part in this many is in use gives the rest back.
 const SPARSE: usize = 4;
 
 /// An emptied output buffer larger than this is given back to the allocator.
@@ -140,14 +140,14 @@ pub struct Session {
     pub epoch: Epoch,
     /// The wording of answers that are awaited from now on; see [`Session::answer_in_binary`].
     wording: Option<Echo>,
-    /// Cachelets for which requests were not carried out, because they are another worker's.
+    /// Cachelets for which requests were not executed, because they are another worker's.
     pub marks: Marks,
     /// No further command is read; closed once everything is written.
     pub closing: bool,
 }
 
 impl Session {
-    /// A connection that may await so many answers from other workers at a time.
+    /// A connection that may await this many answers from other workers at a time.
     pub fn new(peer: Peer, awaited_limit: usize) -> Self {
         Session {
             peer,
@@ -248,7 +248,7 @@ impl Session {
         self.is_complete(len);
     }
 
-    /// An awaited answer of so many bytes is complete, if one is.
+    /// An awaited answer of this many bytes is complete, if one is.
     #[inline]
     fn is_complete(&mut self, len: Option<usize>) {
         let Some(len) = len else { return };
@@ -286,7 +286,7 @@ impl Session {
         self.order.is_empty()
     }
 
-    /// Pauses the connection at so many bytes of unread answers, at most [`OUT_PAUSE`]. While a server is
+    /// Pauses the connection at this many bytes of unread answers, at most [`OUT_PAUSE`]. While a server is
     /// short of memory for answers they are fewer; then each command waits for what other workers say to
     /// those before. A command that lacked room may try again.
     pub fn set_room(&mut self, bytes: usize) {
@@ -333,8 +333,8 @@ impl Session {
         self.out.capacity() + self.taken_capacity + self.order.waiting_bytes()
     }
 
-    /// There is no memory for the rest of what the client is sending: it is told so, where its protocol
-    /// has words that belong to no request, and nothing more is heard of it.
+    /// There is no memory for the rest of what the client is sending: it gets an error where its protocol
+    /// has one outside requests, and the connection reads no further input.
     pub fn give_up_input(&mut self) {
         if self.dialect == Dialect::Text {
             self.sink().extend_from_slice(text::OUT_OF_MEMORY_READING);

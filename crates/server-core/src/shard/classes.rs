@@ -15,7 +15,7 @@ use crate::shard::time::TimeBase;
 /// Size of the pages that memory is shown in, in bytes: memcached's.
 const PAGE_BYTES: u64 = 1 << 20;
 
-/// The class of an item that takes so many bytes.
+/// The class of an item that takes this many bytes.
 pub fn class_of(bytes: usize) -> usize {
     size_band(bytes) + 1
 }

@@ -55,7 +55,7 @@ counters! {
             log_watchers => gauge, "Connections that watch.";
             response_obj_count, "Connections with answers that were not read yet.";
             response_obj_bytes => gauge "evenkeel_response_bytes", "Bytes of answers that clients have not read.";
-            read_buf_count, "Connections that hold input which was not carried out.";
+            read_buf_count, "Connections that hold input which was not executed.";
             read_buf_bytes => gauge "evenkeel_read_buffer_bytes", "Bytes held of commands whose end has not come.";
         }
         /// The others, which stand in `stats evenkeel`.
@@ -74,7 +74,7 @@ counters! {
             cachelet_waits_short => counter, "Waits for cachelets that moved of 100 microseconds at most.";
             cachelet_waits_us => counter, "Microseconds that a worker's connections had to wait for cachelets that moved.";
             commands_waited => counter, "Commands that waited for a cachelet that moved.";
-            migrations_ordered => counter, "Migrations to another server that a worker was ordered to carry out.";
+            migrations_ordered => counter, "Migrations to another server that a worker was ordered to execute.";
             migrations_passed => counter, "Cachelets that have passed to another server with their contents.";
             migrations_aborted => counter, "Migrations that this server gave up as their source.";
             migrations_outrun => counter, "Migrations given up because the cachelet was written faster than it could be copied.";
@@ -132,7 +132,7 @@ counters! {
             leases_lost => counter, "Times that a worker's serving lease ended without another.";
             leases_unusable => counter, "Serving leases that came too late or before their map.";
             leases_by_votes => counter, "Serving leases by the votes of other servers.";
-            requests_without_lease => counter, "Requests not carried out for lack of a serving lease.";
+            requests_without_lease => counter, "Requests not executed for lack of a serving lease.";
             keys_of_others => counter, "Keys of other servers that clients without a map asked for; each was refused.";
             answers_too_late => counter, "Connections closed because answers may have outlived a serving lease.";
             votes_given => counter, "Votes given to other servers.";

@@ -159,7 +159,7 @@ impl Engine {
             life: config.life,
             scratch: Vec::new(),
         };
-        engine.settle_meters(start.monotonic);
+        engine.update_meters(start.monotonic);
         engine
     }
 
@@ -200,13 +200,13 @@ impl Engine {
         }
     }
 
-    /// Tells the hot keys of a write that was carried out; before the answer leaves (S4, S8).
+    /// Tells the hot keys of a write that was executed; before the answer leaves (S4, S8).
     #[inline]
     pub fn saw_write(&mut self, at: &At, key: &[u8], kind: WriteKind) {
         self.saw_write_of(at, key, kind, 0);
     }
 
-    /// The same of a write of a value of so many bytes.
+    /// The same of a write of a value of this many bytes.
     #[inline]
     fn saw_write_of(&mut self, at: &At, key: &[u8], kind: WriteKind, bytes: usize) {
         if kind == WriteKind::Delete {
@@ -314,8 +314,8 @@ impl Engine {
     }
 
     /// Measures the cachelets that have come since from now on, and those that have gone no more.
-    pub fn settle_meters(&mut self, now: Instant) {
-        self.meter.settle(now, counts(&self.store));
+    pub fn update_meters(&mut self, now: Instant) {
+        self.meter.set_cachelets(now, counts(&self.store));
     }
 
     /// Ends an interval of measuring, if it is over.
@@ -348,7 +348,7 @@ impl Engine {
         self.flushed(now);
     }
 
-    /// A `flush_all` was carried out: versions from now on are newer than everything that is gone, as after a delete.
+    /// A `flush_all` was executed: versions from now on are newer than everything that is gone, as after a delete.
     pub fn flushed(&mut self, now: Now) {
         self.next_version();
         self.hot.handle_flush(now.monotonic);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 /// Most prefixes that a worker keeps count of; keys of further ones are not counted. memcached's
-/// limit since 1.6.42: whoever may choose keys could otherwise take all memory.
+/// limit since 1.6.42: anyone who may choose keys could otherwise take all memory.
 pub const PREFIXES_MAX: usize = 65_536;
 
 /// What was done to the keys of a prefix.

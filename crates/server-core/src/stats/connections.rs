@@ -8,7 +8,7 @@ use evenkeel_types::Now;
 
 impl ProcessState {
     /// This worker's part of `stats conns`; the first worker adds what the server listens on. The
-    /// connection that asks is not among the others while its command is carried out: what there
+    /// connection that asks is not among the others while its command is executed: what there
     /// is to say of it was written down before.
     pub(crate) fn connection_lines(
         &mut self,
@@ -45,7 +45,7 @@ impl ProcessState {
         fact(out, number, "secs_since_last_cmd", &silent.to_string());
     }
 
-    /// A connection asks: while its command is carried out it is not among the others.
+    /// A connection asks: while its command is executed it is not among the others.
     pub(crate) fn note_asking(&mut self, now: Now, session: &Session) {
         let mut lines = Vec::new();
         self.connection_facts(now, session, "conn_parse_cmd", &mut lines);

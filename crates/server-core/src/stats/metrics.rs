@@ -34,7 +34,7 @@ families! {
         connections_rejected => counter, "Connections refused.", |facts, to| to.one(facts.connections_refused);
         connections_listener_disabled => counter, "Times that new connections had to wait.", |facts, to| to.one(facts.accepting_pauses);
         current_connections => gauge, "Connections open now.", |facts, to| to.one(facts.connections_open);
-        max_connections => gauge, "Most connections at a time (-c).", |facts, to| to.one(facts.connections_max);
+        max_connections => gauge, "Maximum connections at a time (-c).", |facts, to| to.one(facts.connections_max);
         accepting_connections => gauge, "Whether connections are accepted now.", |facts, to| to.one(u64::from(!facts.accepting_paused));
         limit_bytes => gauge, "Most bytes of items and indexes.", |facts, to| to.one(facts.limit_bytes);
     }

@@ -31,7 +31,7 @@ pub struct ProcessFacts {
     pub user_us: u64,
     /// CPU time in the kernel, in microseconds.
     pub system_us: u64,
-    /// Most connections at a time (`-c`).
+    /// Maximum connections at a time (`-c`).
     pub connections_max: u64,
     /// Connections open now.
     pub connections_open: u64,
@@ -70,7 +70,7 @@ counters! {
         EVENKEEL {
             memory_used_bytes => gauge, "Bytes lent to workers.";
             turns_slow => counter, "Turns of workers that took 50 ms or longer.";
-            turns_starved => counter, "Turns of workers that took so long because the machine did not run them.";
+            turns_starved => counter, "Turns of workers that took this long because the machine did not run them.";
             names_asked => counter, "Questions to the name service.";
             names_failed => counter, "Questions to the name service that brought no address.";
         }
@@ -281,7 +281,7 @@ fn hash_power(index_bytes: u64) -> u64 {
 fn evenkeel(out: &mut Vec<u8>, sum: &Counters, facts: &ProcessFacts) {
     shown(out, ProcessCounts::EVENKEEL, &facts.counts);
     shown(out, Counters::EVENKEEL, sum);
-    for (name, value) in COPIES_BEHIND.told(&sum.copies_behind) {
+    for (name, value) in COPIES_BEHIND.rows(&sum.copies_behind) {
         stat_number(out, name.as_bytes(), value);
     }
 }

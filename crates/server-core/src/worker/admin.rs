@@ -14,7 +14,7 @@ use evenkeel_protocol::{Admin, ShutdownMode, text};
 use evenkeel_types::Now;
 use std::io::Write;
 
-/// Carries out a word for the operator. False when it must be shown again later.
+/// Executes a word for the operator. False when it must be shown again later.
 pub(crate) fn admin(
     core: &mut WorkerCore,
     now: Now,

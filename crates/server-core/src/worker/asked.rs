@@ -82,7 +82,7 @@ impl WorkerCore {
         self.engine.hot.wants_clock()
     }
 
-    /// What was carried out in this turn must be answered before this time, as a later reading of the clock shows it.
+    /// What was executed in this turn must be answered before this time, as a later reading of the clock shows it.
     #[inline]
     pub fn lease_end(&self) -> Option<Instant> {
         self.hosting.lease_end()

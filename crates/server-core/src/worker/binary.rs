@@ -17,7 +17,7 @@ use evenkeel_protocol::binary::{
 use evenkeel_protocol::{AuthOutcome, Request, parse_auth, text};
 use evenkeel_types::Now;
 
-/// Carries out the commands of a connection that does not (or not yet) speak plain text.
+/// Executes the commands of a connection that does not (or not yet) speak plain text.
 pub(crate) fn work_through_dialect(
     core: &mut WorkerCore,
     now: Now,
@@ -33,7 +33,7 @@ pub(crate) fn work_through_dialect(
     }
     let mut before = 0;
     if session.dialect == Dialect::TextAuth && !session.closing {
-        let progress = hear_credentials(core, session, input);
+        let progress = handle_credentials(core, session, input);
         if session.dialect != Dialect::Text || progress.more {
             return progress;
         }
@@ -51,7 +51,7 @@ pub(crate) fn work_through_dialect(
 }
 
 /// Hears an unknown client of `-Y` until it is known.
-fn hear_credentials(core: &mut WorkerCore, session: &mut Session, input: &[u8]) -> Progress {
+fn handle_credentials(core: &mut WorkerCore, session: &mut Session, input: &[u8]) -> Progress {
     let mut consumed = 0;
     let mut lines = 0;
     loop {
@@ -212,7 +212,7 @@ fn refuse_binary(
     }
 }
 
-/// Carries a command out, or sends it on its way. False when it must be shown again later.
+/// Executes a command, or sends it on its way. False when it must be shown again later.
 fn dispatch_binary(
     core: &mut WorkerCore,
     now: Now,
@@ -228,7 +228,7 @@ fn dispatch_binary(
     true
 }
 
-/// Carries out a command that is about no key.
+/// Executes a command that is about no key.
 fn dispatch_general(
     core: &mut WorkerCore,
     now: Now,
@@ -259,7 +259,7 @@ fn dispatch_general(
                 answer::error(session.sink(), echo, Status::UnknownCommand);
             };
         }
-        // What is left is carried out as in the text protocol, and only worded differently.
+        // What is left is executed as in the text protocol, and only worded differently.
         Command::Flush { .. } if !core.config.allow_flush => {
             return answer::error(session.sink(), echo, Status::AuthError);
         }

@@ -52,7 +52,7 @@ impl WorkerCore {
         self.connections.get(id)
     }
 
-    /// Carries out the commands at the front of a connection's input. `input` is everything not yet
+    /// Executes the commands at the front of a connection's input. `input` is everything not yet
     /// consumed; answers go to the session's output.
     pub fn handle_input(&mut self, now: Now, id: ConnectionId, input: &[u8]) -> Progress {
         let Some(mut session) = self.connections.take(id) else {
@@ -74,7 +74,7 @@ impl WorkerCore {
             self.connections.keep_spare(&mut session.out);
         }
         self.connections.give_back(session);
-        self.carry_out_replication(now);
+        self.execute_replication(now);
         progress
     }
 

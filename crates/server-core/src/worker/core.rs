@@ -39,7 +39,7 @@ pub struct WorkerConfig {
     pub limits: Limits,
     /// Commands of one connection in a row before others have a turn (`-R`).
     pub requests_per_turn: u32,
-    /// Whether `flush_all` is carried out (`-F` forbids it).
+    /// Whether `flush_all` is executed (`-F` forbids it).
     pub allow_flush: bool,
     /// Whether clients are shown CAS uniques (`-C` hides them).
     pub cas_shown: bool,
@@ -64,7 +64,7 @@ pub struct WorkerConfig {
 }
 
 impl WorkerConfig {
-    /// The first of so many workers of a server that is started now and is memcached's in all else: without a coordinator,
+    /// The first of this many workers of a server that is started now and is memcached's in all else: without a coordinator,
     /// everything allowed.
     pub fn new(workers: u16, start: Now, seed: u64) -> Self {
         WorkerConfig {
@@ -218,21 +218,21 @@ impl WorkerCore {
         }
     }
 
-    /// Carries out what the hot keys decided.
+    /// Executes what the hot keys decided.
     #[inline]
-    pub(super) fn carry_out_replication(&mut self, now: Now) {
+    pub(super) fn execute_replication(&mut self, now: Now) {
         if self.engine.hot.has_output() {
-            self.carry_out_links(now);
+            self.execute_links(now);
         }
     }
 
-    fn carry_out_links(&mut self, now: Now) {
+    fn execute_links(&mut self, now: Now) {
         let here = Surroundings {
             me: self.hosting.me,
             map: self.hosting.map.as_deref(),
             placement: &self.hosting.placement,
         };
-        self.links.carry_out(&mut self.engine, now, here);
+        self.links.execute(&mut self.engine, now, here);
     }
 
     /// Lets answers go that need not be held any longer.

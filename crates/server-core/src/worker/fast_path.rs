@@ -33,7 +33,7 @@ struct Answered {
     end: Option<usize>,
 }
 
-/// Carries out the plain reads at the front of `input`, at most `commands` of them. Gives what was
+/// Executes the plain reads at the front of `input`, at most `commands` of them. Gives what was
 /// consumed and how many commands that were; nothing when there are none. `more` is set when a
 /// multi-get stopped in the middle and can go on as soon as others had their turn.
 #[inline]
@@ -172,7 +172,7 @@ fn read_elsewhere(
     answered
 }
 
-/// Carries out the plain `set`s at the front of `input` whose keys are here, at most `commands` of
+/// Executes the plain `set`s at the front of `input` whose keys are here, at most `commands` of
 /// them. Gives what was consumed and how many commands that were; nothing when there are none.
 #[inline]
 pub(crate) fn plain_sets(

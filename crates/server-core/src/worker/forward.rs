@@ -1,4 +1,4 @@
-//! Commands on keys that another worker of this server holds: sent there, carried out there, answered from there. See
+//! Commands on keys that another worker of this server holds: sent there, executed there, answered from there. See
 //! [`forwarded`](crate::mesh::forwarded).
 
 use crate::commands::execute::has_short_way;
@@ -6,7 +6,7 @@ use crate::commands::key_command::{GetForm, KeyCommand, key_of};
 use crate::commands::probe::{WINDOW, read_probed};
 use crate::commands::store;
 use crate::mesh::forwarded::{Answers, Command, Commands, Form, Whose};
-use crate::mesh::held::Whom;
+use crate::mesh::held::Recipient;
 use crate::placement::{Holder, Located};
 use crate::worker::core::WorkerCore;
 use crate::worker::route::{NoRoom, execute_forwarded};
@@ -19,13 +19,13 @@ use evenkeel_types::Now;
 /// up in one message.
 const ANSWERS_BYTES: usize = 64 << 10;
 
-/// Bytes of answers to the commands of one message after which whoever drives the worker is asked whether there is memory for
+/// Bytes of answers to the commands of one message after which anyone who drives the worker is asked whether there is memory for
 /// more: a message may ask for 64 values of the largest size.
 const AT_ONCE_BYTES: usize = 1 << 20;
 
-/// Carries out what another worker sent, and sends the answers back to the worker that asks. Gives back what is left
+/// Executes what another worker sent, and sends the answers back to the worker that asks. Gives back what is left
 /// once the answers are large, or when there is no memory for the next one.
-pub(crate) fn carry_out_commands(
+pub(crate) fn execute_commands(
     core: &mut WorkerCore,
     now: Now,
     from: u16,
@@ -55,15 +55,15 @@ pub(crate) fn carry_out_commands(
             }
             let (Some(sent), Some(ticket)) = (&mut answers, command.ticket) else {
                 // Whether it may be answered and whether there is memory for that concerns nobody.
-                let _ = carry_out_frame(core, now, bytes, located, false, &mut unwanted);
+                let _ = execute_frame(core, now, bytes, located, false, &mut unwanted);
                 unwanted.clear();
                 continue;
             };
             let before = sent.bytes.len();
             let out = &mut sent.bytes;
             let executed = match command.form {
-                Form::Key => carry_out_key(core, now, bytes, located, place, out),
-                Form::Frame => carry_out_frame(core, now, bytes, located, true, out),
+                Form::Key => execute_key(core, now, bytes, located, place, out),
+                Form::Frame => execute_frame(core, now, bytes, located, true, out),
             };
             let Ok(hold) = executed else {
                 let done = number * WINDOW + place;
@@ -74,13 +74,13 @@ pub(crate) fn carry_out_commands(
                 return Some(commands.rest(done, from_here));
             };
             if let Some(hold) = hold {
-                let whom = Whom::At {
+                let recipient = Recipient::At {
                     worker: asker,
                     connection: sent.connection,
                     ticket,
                     answer: sent.bytes.split_off(before),
                 };
-                core.held.add(hold, whom);
+                core.held.add(hold, recipient);
                 continue;
             }
             sent.list.push((ticket, (sent.bytes.len() - before) as u32));
@@ -155,7 +155,7 @@ fn pass_on(
 }
 
 /// Gets a key for another worker. `place` is its place in the run. Gives what the answer must wait for, if it must.
-fn carry_out_key(
+fn execute_key(
     core: &mut WorkerCore,
     now: Now,
     key: &[u8],
@@ -176,9 +176,9 @@ fn carry_out_key(
     execute_forwarded(core, now, &located, key, command, out)
 }
 
-/// Carries out a command for another worker. `located` is where its key is, if that is known. Gives what the answer
+/// Executes a command for another worker. `located` is where its key is, if that is known. Gives what the answer
 /// must wait for, if it must.
-fn carry_out_frame(
+fn execute_frame(
     core: &mut WorkerCore,
     now: Now,
     frame: &[u8],
@@ -187,7 +187,7 @@ fn carry_out_frame(
     out: &mut Vec<u8>,
 ) -> Result<Option<HoldId>, NoRoom> {
     if frame.first() == Some(&REQUEST_MAGIC) {
-        return carry_out_binary_frame(core, now, frame, located, awaited, out);
+        return execute_binary_frame(core, now, frame, located, awaited, out);
     }
     // The sender has parsed the frame already under the limits of the same process.
     let limits = core.config.limits;
@@ -208,9 +208,9 @@ fn carry_out_frame(
     execute_forwarded(core, now, &located, key, command, out)
 }
 
-/// Carries out a binary command that another worker sent. `located` is where its key is, if that is
+/// Executes a binary command that another worker sent. `located` is where its key is, if that is
 /// known. Gives what the answer must wait for, if it must.
-fn carry_out_binary_frame(
+fn execute_binary_frame(
     core: &mut WorkerCore,
     now: Now,
     frame: &[u8],

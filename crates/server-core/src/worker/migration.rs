@@ -7,7 +7,7 @@ use crate::ownership::migration::volume::stands;
 use crate::placement::{Holder, LocalPlacement};
 use crate::shard::time::{Seconds, TimeBase};
 use crate::worker::core::WorkerCore;
-use crate::worker::forward::carry_out_commands;
+use crate::worker::forward::execute_commands;
 use core::time::Duration;
 use evenkeel_protocol::{Reply, ReplyOutcome, parse_reply, text};
 use evenkeel_types::map::ClusterMap;
@@ -45,7 +45,7 @@ pub(crate) fn find_migrations(core: &mut WorkerCore, now: Now) {
     migrate(core, now);
 }
 
-/// A `flush_all` was carried out here.
+/// A `flush_all` was executed here.
 pub(crate) fn flush_ends_migrations(core: &mut WorkerCore, now: Now) {
     core.hosting.migrations.flushed_at = Some(now.monotonic);
     let active = core.hosting.migrations.active;
@@ -133,7 +133,7 @@ fn end_active(core: &mut WorkerCore, now: Now, cachelet: CacheletId) {
     let outgoing = core.hosting.migrations.outgoing.get_mut(&cachelet);
     let held = outgoing.map(|outgoing| core::mem::take(&mut outgoing.held));
     for (from, commands) in held.into_iter().flatten() {
-        carry_out_commands(core, now, from, &commands);
+        execute_commands(core, now, from, &commands);
     }
     migrate(core, now);
 }
@@ -197,7 +197,7 @@ pub(crate) fn migration_link_input(
                 consumed: length,
             } => {
                 consumed += length;
-                if !hear_target(core, now, cachelet, &reply) {
+                if !handle_target(core, now, cachelet, &reply) {
                     migration_answer_is_wrong(core, now, cachelet);
                 }
             }
@@ -214,7 +214,7 @@ fn migration_answer_is_wrong(core: &mut WorkerCore, now: Now, cachelet: Cachelet
 }
 
 /// One answer of the target. False when the migration must end, or it is to nothing that was asked.
-fn hear_target(core: &mut WorkerCore, now: Now, cachelet: CacheletId, reply: &Reply<'_>) -> bool {
+fn handle_target(core: &mut WorkerCore, now: Now, cachelet: CacheletId, reply: &Reply<'_>) -> bool {
     let Some(outgoing) = core.hosting.migrations.outgoing.get_mut(&cachelet) else {
         return false;
     };

@@ -1,4 +1,4 @@
-//! Where a command on one key goes, and how it is carried out.
+//! Where a command on one key goes, and how it is executed.
 //!
 //! ```text
 //!   text ──┐                      ┌─ here: execute ── answer, now or later
@@ -10,7 +10,7 @@ use crate::WorkerCore;
 use crate::commands::execute::execute;
 use crate::commands::key_command::{KeyCommand, Named};
 use crate::mesh::forwarded::Whose;
-use crate::mesh::held::Whom;
+use crate::mesh::held::Recipient;
 use crate::ownership::hosting::Hosting;
 use crate::placement::{Holder, Located};
 use crate::session::{LARGE_ANSWER, Session};
@@ -33,11 +33,11 @@ enum Route {
     Elsewhere,
 }
 
-/// There is no memory for the answer of a command, which was not carried out.
+/// There is no memory for the answer of a command, which was not executed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoRoom;
 
-/// Carries out a command on one key, or sends it on its way. False when it must be shown again later: its key has to
+/// Executes a command on one key, or sends it on its way. False when it must be shown again later: its key has to
 /// come to another worker, or there is no memory for its value.
 #[inline]
 pub(crate) fn one_key(
@@ -64,7 +64,7 @@ pub(crate) fn one_key(
             );
             if let Some(hold) = hold {
                 let ticket = session.hold_back(before);
-                core.held.add(hold, Whom::Here(session.id, ticket));
+                core.held.add(hold, Recipient::Here(session.id, ticket));
             }
         }
         Route::Worker(host, located) => {
@@ -174,7 +174,7 @@ fn is_held_back(core: &WorkerCore, session: &Session, key: &[u8], named: &Named)
     cachelet.is_some_and(|cachelet| session.marks.hold_back(cachelet, named.mark))
 }
 
-/// What a client is told whose request with this mark is not carried out here.
+/// What a client is told whose request with this mark is not executed here.
 fn moved(
     core: &mut WorkerCore,
     located: &Located,
@@ -194,7 +194,7 @@ fn moved(
     }
 }
 
-/// Carries out a command that another worker sent, if its key is here. An answer that nobody awaits is written, too.
+/// Executes a command that another worker sent, if its key is here. An answer that nobody awaits is written, too.
 pub(crate) fn execute_forwarded(
     core: &mut WorkerCore,
     now: Now,

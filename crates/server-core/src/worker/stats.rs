@@ -15,7 +15,7 @@ use evenkeel_types::Now;
 /// Numbers that `stats cachedump` does not refuse, as in memcached: 0 to 63.
 const CACHEDUMP_CLASS_MAX: u64 = 63;
 
-/// Carries out `stats`. False when it must be shown again later.
+/// Executes `stats`. False when it must be shown again later.
 pub(crate) fn stats(
     core: &mut WorkerCore,
     now: Now,

@@ -1,4 +1,4 @@
-//! Carries out what a connection sends in the text protocol.
+//! Executes what a connection sends in the text protocol.
 
 use crate::admin::ProcessRequest;
 use crate::commands::key_command::{GetForm, KeyCommand, NO_LEASE, key_of, meta_of};
@@ -30,7 +30,7 @@ const ONLY_SERVERS: &[u8] = b"SERVER_ERROR only servers say that, and on a worke
 
 /// What became of one command.
 enum Step {
-    /// It is done with, and is so long.
+    /// It is done with, and is this long.
     Done(usize),
     /// It is to be shown again: at once after others had their turn, or when something has come.
     Waits { more: bool },
@@ -65,7 +65,7 @@ pub(crate) fn next_command<'i>(
     ControlFlow::Continue(rest)
 }
 
-/// Carries out the commands at the front of the input, until the connection has to wait or had its share of the turn.
+/// Executes the commands at the front of the input, until the connection has to wait or had its share of the turn.
 pub(crate) fn work_through(
     core: &mut WorkerCore,
     now: Now,
@@ -110,7 +110,7 @@ pub(crate) fn work_through(
     }
 }
 
-/// Carries out the command at the front of the input, whatever it is.
+/// Executes the command at the front of the input, whatever it is.
 // Not inlined: plain requests should not pay for what it needs of the stack.
 #[inline(never)]
 fn one_request(core: &mut WorkerCore, now: Now, session: &mut Session, input: &[u8]) -> Step {
@@ -153,7 +153,7 @@ fn one_request(core: &mut WorkerCore, now: Now, session: &mut Session, input: &[
     }
 }
 
-/// Carries a command out, or sends it on its way. False when it must be shown again later.
+/// Executes a command, or sends it on its way. False when it must be shown again later.
 pub(crate) fn dispatch(
     core: &mut WorkerCore,
     now: Now,
@@ -174,7 +174,7 @@ pub(crate) fn dispatch(
         Request::Hello(hello) => agree(core, session, hello),
         Request::Migrate(migrate) => {
             if !refuses_stranger(core, session) {
-                (core.hosting).hear_source(&mut core.engine, now, session, *migrate);
+                (core.hosting).handle_source(&mut core.engine, now, session, *migrate);
             }
         }
         Request::FlushAll { delay, noreply } => {
@@ -242,7 +242,7 @@ pub(crate) fn invalidate(core: &mut WorkerCore, now: Now, key: &[u8]) {
     }
 }
 
-/// Carries out a request on one key, or of servers about their copies of one. False when it must be shown again later.
+/// Executes a request on one key, or of servers about their copies of one. False when it must be shown again later.
 fn key_request(
     core: &mut WorkerCore,
     now: Now,

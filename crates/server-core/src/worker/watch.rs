@@ -4,11 +4,11 @@ use crate::mesh::message::{Message, Task};
 use crate::observe::{Lines, Observers};
 use crate::session::{ConnectionId, Session};
 use crate::worker::core::WorkerCore;
-use crate::worker::whole::{carry_out_task, whole};
+use crate::worker::whole::{execute_task, whole};
 use evenkeel_protocol::{admin, text};
 use evenkeel_types::Now;
 
-/// Carries out `watch`. From then on the connection is told what happens, and what it says is
+/// Executes `watch`. From then on the connection is told what happens, and what it says is
 /// not listened to.
 pub(crate) fn watch(core: &mut WorkerCore, now: Now, session: &mut Session, arguments: &[u8]) {
     if !core.config.admin.watch {
@@ -34,7 +34,7 @@ pub(crate) fn forget_watcher(core: &mut WorkerCore, id: ConnectionId) {
     }
     let task = watch_task(&core.observers, core.config.index);
     (core.outbox).ask_shares(&mut core.engine.counters, None, task);
-    carry_out_task(core, core.now, task);
+    execute_task(core, core.now, task);
 }
 
 /// Sends lines that have gathered to the watchers of all workers.

@@ -1,7 +1,7 @@
 //! Commands about the whole server: every worker does its share, and the one whose connection asked adds the
 //! shares up.
 
-use crate::mesh::handed_over::{Errand, FlushGiven};
+use crate::mesh::handed_over::{FlushGiven, FlushHop};
 use crate::mesh::message::Task;
 use crate::session::Session;
 use crate::session::address::ReturnAddress;
@@ -63,15 +63,15 @@ pub(crate) fn do_share(
             Share::Lines(lines)
         }
         _ => {
-            carry_out_task(core, now, task);
+            execute_task(core, now, task);
             Share::Done
         }
     };
     (to, task, share)
 }
 
-/// Carries out a task of which nothing is told but that it was done.
-pub(crate) fn carry_out_task(core: &mut WorkerCore, now: Now, task: Task) {
+/// Executes a task of which nothing is told but that it was done.
+pub(crate) fn execute_task(core: &mut WorkerCore, now: Now, task: Task) {
     match task {
         Task::Detail(on) => core.observers.set_detail(on),
         Task::Watch {
@@ -96,7 +96,7 @@ pub(crate) fn carry_out_task(core: &mut WorkerCore, now: Now, task: Task) {
     }
 }
 
-/// Carries out `flush_all`, at once or later.
+/// Executes `flush_all`, at once or later.
 pub(crate) fn flush_all(
     core: &mut WorkerCore,
     now: Now,
@@ -116,8 +116,8 @@ pub(crate) fn flush_all(
     if session.agreed {
         // An agreed client says it to every worker itself. A worker that passed it on would flush
         // the others a second time, and with that what the client stored there meanwhile.
-        let errands = (core.hosting.handovers).errands(now.monotonic, core.config.index);
-        let is_far = at_s.is_none() && !errands.is_empty();
+        let flush_hops = (core.hosting.handovers).flush_hops(now.monotonic, core.config.index);
+        let is_far = at_s.is_none() && !flush_hops.is_empty();
         let to = (is_far && !noreply).then(|| session.expect(1));
         do_share(core, now, core.config.index, to, task);
         if to.is_some() {
@@ -140,7 +140,7 @@ pub(crate) fn flush(core: &mut WorkerCore, now: Now) {
 }
 
 /// This worker has done its share in a `flush_all`. Gives the address back if that can be answered at once;
-/// otherwise it is answered later, by whoever is the last to be done. `asker` is the worker at which
+/// otherwise it is answered later, by anyone who is the last to be done. `asker` is the worker at which
 /// somebody waits.
 pub(crate) fn finish_flush(
     core: &mut WorkerCore,
@@ -148,15 +148,15 @@ pub(crate) fn finish_flush(
     asker: u16,
     to: Option<ReturnAddress>,
 ) -> Option<ReturnAddress> {
-    let errands = (core.hosting.handovers).errands(now.monotonic, core.config.index);
+    let flush_hops = (core.hosting.handovers).flush_hops(now.monotonic, core.config.index);
     let flush = FlushGiven {
         cachelets: Vec::new(),
-        errands,
+        flush_hops,
         asker,
         to,
     };
     let flush = core.held.hold_flush(&mut core.engine, flush)?;
-    if flush.errands.is_empty() {
+    if flush.flush_hops.is_empty() {
         return flush.to;
     }
     core.outbox.pass_flush_on(&mut core.connections, flush);
@@ -168,7 +168,7 @@ pub(crate) fn take_flush_given(core: &mut WorkerCore, now: Now, mut flush: Flush
     let me = core.config.index;
     for cachelet in core::mem::take(&mut flush.cachelets) {
         match core.hosting.handovers.host_elsewhere(cachelet, me) {
-            Some(host) => flush.errands.push(Errand {
+            Some(host) => flush.flush_hops.push(FlushHop {
                 by: me,
                 host,
                 cachelets: vec![cachelet],

@@ -237,7 +237,7 @@ fn seen(watcher: &mut Client, server: &mut Server) -> Vec<String> {
         for worker in 0..server.workers.len() {
             while server.workers[worker].poll_touched().is_some() {}
         }
-        server.settle(at(0));
+        server.pump(at(0));
     }
     let said = watcher.answers(server, at(0));
     said.lines()
@@ -292,7 +292,7 @@ fn a_watcher_sees_what_happens_at_every_worker() {
     }
     // Once it has left, nobody pays for it.
     server.workers[0].close(watcher.id);
-    server.settle(at(0));
+    server.pump(at(0));
     client.ask(&mut server, at(0), "get a\r\n");
     let stats = client.ask(&mut server, at(0), "stats\r\n");
     assert!(stats.contains("STAT log_worker_written 32\r\n"));
@@ -340,7 +340,7 @@ fn watchers_are_counted_over_all_workers() {
         "WATCHER_TOO_MANY log watcher limit reached\r\n"
     );
     server.workers[0].close(watchers[0].id);
-    server.settle(at(0));
+    server.pump(at(0));
     assert_eq!(one_more.ask(&mut server, at(0), "watch\r\n"), "OK\r\n");
 }
 
@@ -467,7 +467,7 @@ fn the_list_of_servers_is_told_in_both_ways() {
         client.ask(&mut server, at(0), "config get other\r\n"),
         "ERROR\r\n"
     );
-    // Whoever stores something under the name finds it again.
+    // Anyone who stores something under the name finds it again.
     client.ask(
         &mut server,
         at(0),
@@ -502,7 +502,7 @@ fn a_server_of_a_cluster_gives_no_list_of_servers() {
 }
 
 #[test]
-fn the_clusters_settings_are_shown_as_they_are_in_force() {
+fn the_clusters_settings_are_shown_as_they_are_active() {
     let mut server = Server::new(config(1, true));
     assert!(server.workers[0].handle_map(at(0), &map(1, 1), ServerId(1)));
     let mut client = Client::open(&mut server, 0);

@@ -95,8 +95,8 @@ impl Story {
     }
 
     /// Carries what servers say to each other.
-    fn settle(&mut self) {
-        self.cluster.settle(at(self.ms));
+    fn pump(&mut self) {
+        self.cluster.pump(at(self.ms));
     }
 
     fn count(&mut self, name: &str) -> String {
@@ -113,7 +113,7 @@ fn a_write_and_all_that_would_tell_of_it_are_answered_when_no_copy_can_be_read()
     let mut story = Story::new();
     story.cluster.cut = vec![1, 2];
     assert_eq!(story.ask("ms {} 2 Y1\r\nv2\r\n"), "");
-    // In the order asked, also what is about other keys; whoever asks, and whatever comes of it.
+    // In the order asked, also what is about other keys; no matter who asks, and whatever comes of it.
     assert_eq!(story.ask("mg {} v Y1\r\nmn\r\n"), "");
     let mut plain = Client::open(story.home(), 0);
     let asked = "set other 0 0 1\r\nx\r\nget other\r\nget {} other\r\nadd {} 0 0 1\r\nx\r\n";
@@ -134,13 +134,13 @@ fn a_write_and_all_that_would_tell_of_it_are_answered_when_no_copy_can_be_read()
 
     // One has confirmed, and serves nothing; the other does not answer and goes on.
     story.cluster.cut = vec![2];
-    story.settle();
+    story.pump();
     assert_eq!(story.replica(1), "EN\r\n");
     assert_eq!(story.replica(2), "VA 2\r\nv1\r\n");
     assert_eq!(story.answers(), "");
 
     story.cluster.cut.clear();
-    story.settle();
+    story.pump();
     assert_eq!(story.answers(), "HD\r\nVA 2\r\nv2\r\nMN\r\n");
     let key = story.key.clone();
     let other = "VALUE other 0 1\r\nx\r\n";
@@ -164,7 +164,7 @@ fn a_shadow_server_that_is_dead_makes_a_writer_wait_for_one_lease() {
     story.cluster.cut = vec![2];
     assert_eq!(story.ask("mg {} v Y1\r\n"), "VA 2 G2\r\nv1\r\n");
     assert_eq!(story.ask("md {} Y1\r\n"), "");
-    story.settle();
+    story.pump();
     let granted = story.ms;
     for _ in 0..20 {
         assert_eq!(
@@ -192,7 +192,7 @@ fn a_shadow_server_that_is_dead_makes_a_writer_wait_for_one_lease() {
 fn what_expired_is_a_miss_when_no_copy_can_be_read() {
     let mut story = Story::new();
     assert_eq!(story.ask("mg {} T3 Y1\r\n"), "");
-    story.settle();
+    story.pump();
     assert_eq!(story.answers(), "HD\r\n");
     story.heat("VA 2 G2\r\nv1\r\n");
     story.ms += 250;
@@ -200,7 +200,7 @@ fn what_expired_is_a_miss_when_no_copy_can_be_read() {
     let miss = story.ask("mg {} v Y1\r\n");
     assert_eq!(miss, "", "a lease may last longer than the item");
     story.cluster.cut.clear();
-    story.settle();
+    story.pump();
     let miss = story.answers();
     assert!(miss.starts_with("EN V"), "{miss}");
 }
@@ -215,7 +215,7 @@ fn a_flush_is_answered_when_no_copy_can_be_read() {
         assert_eq!(story.ask_as(&mut client, asked), "");
         assert_eq!(story.ask("mg {} v Y1\r\n"), "");
         story.cluster.cut.clear();
-        story.settle();
+        story.pump();
         let key = story.key.clone();
         let expected = format!("OK\r\nSTORED\r\nVALUE {key} 0 2\r\nv2\r\nEND\r\n");
         assert_eq!(story.answers_to(&mut client), expected);
@@ -223,7 +223,7 @@ fn a_flush_is_answered_when_no_copy_can_be_read() {
     }
     let mut story = Story::new();
     assert_eq!(story.ask("flush_all\r\n"), "", "of an agreed client, too");
-    story.settle();
+    story.pump();
     assert_eq!(story.answers(), "OK\r\n");
 }
 
@@ -235,7 +235,7 @@ fn a_client_that_has_gone_is_not_waited_for() {
     story.home().workers[0].close(gone.id);
     let mut next = Client::open(story.home(), 0);
     assert_eq!(next.id.slot, gone.id.slot);
-    story.settle();
+    story.pump();
     assert_eq!(story.answers_to(&mut next), "");
     assert_eq!(story.ask("mg {} v Y1\r\n"), "VA 2 G2\r\nv2\r\n");
 }

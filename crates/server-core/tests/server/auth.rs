@@ -1,4 +1,4 @@
-//! Authentication: nothing that a client says is carried out before it is known.
+//! Authentication: nothing that a client says is executed before it is known.
 
 use crate::harness::{Client, Server, at, config, frame, statuses};
 use crate::workers::runner;

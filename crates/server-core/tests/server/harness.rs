@@ -70,7 +70,7 @@ impl Server {
     }
 
     /// Carries messages between the workers until there are none.
-    pub fn settle(&mut self, now: Now) {
+    pub fn pump(&mut self, now: Now) {
         loop {
             let mut moved = Vec::new();
             for (from, worker) in self.workers.iter_mut().enumerate() {
@@ -138,7 +138,7 @@ impl Client {
             let worker = &mut server.workers[self.worker];
             let progress = worker.handle_input(now, self.id, &self.waiting);
             self.waiting.drain(..progress.consumed);
-            server.settle(now);
+            server.pump(now);
             if !progress.more {
                 return;
             }
@@ -231,7 +231,7 @@ impl Cluster {
     }
 
     /// Carries bytes over links until nothing moves.
-    pub fn settle(&mut self, now: Now) {
+    pub fn pump(&mut self, now: Now) {
         let mut moved = true;
         while moved {
             moved = false;
@@ -277,7 +277,7 @@ impl Cluster {
                 let worker = &mut self.servers[link.home].workers[0];
                 let consumed = worker.link_input(now, link.id, answer.as_bytes());
                 assert_eq!(consumed, answer.len());
-                self.servers[link.home].settle(now);
+                self.servers[link.home].pump(now);
             }
         }
     }
@@ -288,9 +288,9 @@ impl Cluster {
             for worker in &mut server.workers {
                 worker.handle_timeout(now);
             }
-            server.settle(now);
+            server.pump(now);
         }
-        self.settle(now);
+        self.pump(now);
     }
 
     /// Index of the home server of a key.

@@ -124,7 +124,7 @@ fn a_cachelet_that_moves_to_another_worker_takes_its_load_along() {
     let other = 1 - home;
     let now = at(interval_ms() + 50);
     server.workers[usize::from(home)].order_move(now, cachelet, other);
-    server.settle(now);
+    server.pump(now);
     assert_eq!(
         place(&server),
         [(other, cachelet, 200.0)],

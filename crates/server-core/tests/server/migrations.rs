@@ -289,10 +289,10 @@ fn a_cachelet_that_another_worker_hands_over_by_a_newer_map_waits_for_that_map()
     for worker in &mut server.workers {
         worker.order_move(now, CacheletId(0), 1);
     }
-    server.settle(now);
+    server.pump(now);
     assert_eq!(server.workers[1].counts().cachelets_taken, 0);
     assert!(server.workers[1].handle_map(now, &map, ServerId(0)));
-    server.settle(now);
+    server.pump(now);
     assert_eq!(server.workers[1].counts().cachelets_taken, 1);
     let get = format!("get {key}\r\n");
     let answer = client.ask(server, now, get);

@@ -41,7 +41,7 @@ const NARROW: Shape = Shape {
 /// The worker that hears late of everything there.
 const LATE: u16 = 0;
 
-/// One in so many words to it comes as soon as others.
+/// One in this many words to it comes as soon as others.
 const LATE_ONE_IN: u64 = 16;
 
 struct Chance(Xoshiro256PlusPlus);

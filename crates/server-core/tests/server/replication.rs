@@ -166,7 +166,7 @@ fn what_was_sent_behind_a_request_that_is_not_carried_out_is_not_either() {
     // Sent before the answer was read.
     let mut both = |server: &mut Server| say(server, "ms KEY 1 Y2\r\nb\r\nms KEY 1 Y2 W0\r\nc\r\n");
     assert_eq!(both(server), "MOVED 2 1 0 1\r\nMOVED 2 1 0 1\r\n");
-    // And after it. Others that bear no mark wait on.
+    // And after it. Others that carry no mark wait on.
     let asked = say(
         server,
         "ms KEY 1 Y2 W1\r\na\r\nmg KEY v Y2\r\nmg KEY v Y2 W1\r\n",
@@ -256,7 +256,7 @@ fn an_epoch_that_somebody_names_is_believed_when_the_coordinator_has_told_it() {
     let store = |epoch: u64, version: u64| format!("ms k 1 G Y{epoch} E{version}\r\nv\r\n");
     assert_eq!(link.ask(server, at(101), store(1, 5)), "HD\r\n");
     assert_eq!(link.ask(server, at(101), "mg early v G\r\n"), "EN\r\n");
-    // The map comes, and what was sent by it is carried out; from then on nothing older is.
+    // The map comes, and what was sent by it is executed; from then on nothing older is.
     assert!(server.workers[0].handle_map(at(200), &map(2, 2), ServerId(2)));
     assert_eq!(early.answers(server, at(200)), "HD\r\nMN\r\nMN\r\n");
     assert_eq!(link.ask(server, at(201), store(1, 6)), "NS\r\n");
@@ -275,7 +275,7 @@ fn a_homes_newest_link_ends_its_older_one() {
     newer.ask(server, at(0), hello);
     assert!(older.is_closing(server));
     assert!(!newer.is_closing(server));
-    // What the older one still brings is not carried out.
+    // What the older one still brings is not executed.
     older.send(server, at(0), b"ms late 1 G E9 Y1\r\nx\r\n");
     assert_eq!(newer.ask(server, at(0), "mg late v G\r\n"), "EN\r\n");
 }
@@ -381,7 +381,7 @@ fn the_life_of_a_hot_key() {
         client.ask(&mut cluster.servers[0], at(ms), &read),
         "VA 2 G2 L999\r\nv2\r\n"
     );
-    cluster.settle(at(ms));
+    cluster.pump(at(ms));
     assert_eq!(
         client.ask(&mut cluster.servers[0], at(ms), &read),
         "VA 2 G2\r\nv2\r\n"
@@ -393,7 +393,7 @@ fn the_life_of_a_hot_key() {
     assert!(deleted.starts_with("HD V"), "{deleted}");
     let miss = client.ask(&mut cluster.servers[0], at(ms), &read);
     assert!(miss.starts_with("EN V"), "{miss}");
-    cluster.settle(at(ms));
+    cluster.pump(at(ms));
     assert_eq!(copies(&mut cluster, ms), ["EN\r\n"; 2]);
 
     // Nobody reads it any more: the replicas of its next life are taken back.
@@ -438,7 +438,7 @@ fn a_delete_of_what_was_evicted_takes_the_replicas_back() {
         deleted.starts_with("NF V"),
         "how new the miss is: {deleted}"
     );
-    cluster.settle(at(ms));
+    cluster.pump(at(ms));
     assert_eq!(shadow.ask(&mut cluster.servers[1], at(ms), read), "EN\r\n");
 }
 
@@ -490,7 +490,7 @@ fn copies_know_that_somebody_replaces_the_value_and_what_is_stale_has_none() {
         plain.ask(&mut cluster.servers[0], at(ms), &recache),
         "VA 2 W\r\nv1\r\n"
     );
-    cluster.settle(at(ms));
+    cluster.pump(at(ms));
     assert_eq!(
         shadow.ask(&mut cluster.servers[1], at(ms), &replica),
         "VA 2 Z\r\nv1\r\n"
@@ -499,7 +499,7 @@ fn copies_know_that_somebody_replaces_the_value_and_what_is_stale_has_none() {
     // The next who reads it must be told that it is stale, and that it is theirs to replace.
     let stale = format!("md {key} I T100 Y1\r\n");
     client.ask(&mut cluster.servers[0], at(ms), stale);
-    cluster.settle(at(ms));
+    cluster.pump(at(ms));
     assert_eq!(
         shadow.ask(&mut cluster.servers[1], at(ms), &replica),
         "EN\r\n"
@@ -535,7 +535,7 @@ fn a_flush_reaches_the_replicas() {
     let (answer, ms) = heat(&mut cluster, &mut client, &key, 0);
     assert_eq!(answer, "VA 2 G1\r\nv1\r\n");
     client.ask(&mut cluster.servers[0], at(ms), "flush_all\r\n");
-    cluster.settle(at(ms));
+    cluster.pump(at(ms));
     let mut shadow = agreed(&mut cluster, 1);
     let read = shadow.ask(&mut cluster.servers[1], at(ms), format!("mg {key} v G\r\n"));
     assert_eq!(read, "EN\r\n");

@@ -1,4 +1,4 @@
-//! While there is no memory for answers, whoever asks for a large value waits, and nobody else.
+//! While there is no memory for answers, anyone who asks for a large value waits, and nobody else.
 
 use crate::harness::{Client, Server, at};
 use evenkeel_server_core::{ConnectionId, Deferred, LARGE_ANSWER, Message, OUT_PAUSE};
@@ -87,7 +87,7 @@ fn asker(message: &Message) -> Option<ConnectionId> {
     }
 }
 
-/// Whether whoever asks has read large answers to their end.
+/// Whether anyone who asks has read large answers to their end.
 fn reads_well(message: &Message) -> bool {
     matches!(message, Message::Commands(commands) if commands.asker_reads_well())
 }
@@ -191,7 +191,7 @@ fn what_another_worker_holds_waits_there_and_only_for_its_connection() {
         let of_other = messages.remove(1);
         let rest_of_other = server.workers[1].handle_message(at(0), 0, of_other);
         assert!(rest_of_other.is_none());
-        server.settle(at(0));
+        server.pump(at(0));
         assert_eq!(other.answers(&mut server, at(0)), small_answer);
         assert_eq!(
             waits.answers(&mut server, at(0)),
@@ -204,7 +204,7 @@ fn what_another_worker_holds_waits_there_and_only_for_its_connection() {
             let left = server.workers[1].handle_message(at(0), 0, message);
             assert!(left.is_none());
         }
-        server.settle(at(0));
+        server.pump(at(0));
         let rest = waits.answers(&mut server, at(0));
         assert!(
             format!("{small_answer}{rest}") == expected + &small_answer,

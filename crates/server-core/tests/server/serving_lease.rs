@@ -80,7 +80,7 @@ fn a_value_that_is_refused_without_a_lease_removes_nothing_and_its_client_is_tol
     let _ = server.workers[0].look_at_lease(Instant::from_millis(1000));
     let large = vec![b'x'; 2 << 20];
     let said = text.ask(&mut server, at(1010), "set key 0 0 2097152\r\n");
-    assert!(said.starts_with("SERVER_ERROR no leave"), "{said}");
+    assert!(said.starts_with("SERVER_ERROR no serving lease"), "{said}");
     let set = frame(Command::Store {
         mode: StoreMode::Set,
         key: b"key",
@@ -104,7 +104,7 @@ fn without_a_lease_each_protocol_says_so_in_its_words_and_a_classic_get_misses()
     assert_eq!(take(&mut server, 0, 1000), []);
     let mut text = Client::open(&mut server, 0);
     let _ = server.workers[0].look_at_lease(Instant::from_millis(1000));
-    let no_lease = "SERVER_ERROR no leave to serve this key: neither a coordinator nor enough servers answer\r\n";
+    let no_lease = "SERVER_ERROR no serving lease for this key: neither a coordinator nor enough servers answer\r\n";
     for (request, answer) in [
         ("get key\r\n", "END\r\n"),
         ("gats 10 key\r\n", "END\r\n"),

@@ -86,7 +86,7 @@ fn answers_stay_in_order_while_other_workers_are_slow() {
         let progress = server.workers[0].handle_input(at(0), client.id, shown);
         shown = &shown[progress.consumed..];
     }
-    server.settle(at(0));
+    server.pump(at(0));
     let expected: String = (0..40).map(|key| format!("VA 2\r\n{key:02}\r\n")).collect();
     assert_eq!(client.answers(&mut server, at(0)), expected);
 }
@@ -133,7 +133,7 @@ fn an_answer_for_a_closed_connection_reaches_nobody_else() {
     server.workers[0].handle_input(at(0), client.id, keys.as_bytes());
     server.workers[0].close(client.id);
     client = Client::open(&mut server, 0);
-    server.settle(at(0));
+    server.pump(at(0));
     assert_eq!(client.ask(&mut server, at(0), "mn\r\n"), "MN\r\n");
 }
 
@@ -175,7 +175,7 @@ fn what_many_large_answers_take_at_once_is_bounded() {
         }
     }
     assert!(parts >= 5, "{} keys in {parts} parts", keys.len());
-    server.settle(at(0));
+    server.pump(at(0));
     assert_eq!(
         client.answers(&mut server, at(0)),
         format!("{expected}END\r\n")

@@ -106,7 +106,7 @@ fn each_limit_is_what_the_page_says() {
         ),
         ("entries of a worker's log", LOG_ENTRIES_MAX.to_string()),
         (
-            "after so long the effect of what was done is measured",
+            "after this long the effect of what was done is measured",
             seconds(EFFECT_AFTER),
         ),
         (

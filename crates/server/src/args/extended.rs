@@ -70,7 +70,7 @@ const WORKER_LOGBUF_BYTES: usize = 64 << 10;
 pub struct Extended {
     /// Over the limit of `-c`, tell a client so and close it; otherwise it waits in the backlog.
     pub maxconns_fast: bool,
-    /// Close a connection that has been idle for so long; zero never.
+    /// Close a connection that has been idle for this long; zero never.
     pub idle_timeout: Duration,
     /// What `read_buf_mem_limit` says, in bytes.
     pub read_buf_limit: Option<usize>,

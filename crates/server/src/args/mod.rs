@@ -29,7 +29,7 @@ pub const THREADS_MAX: u16 = 256;
 /// Smallest and largest `-I`, in bytes (memcached's limits).
 const ITEM_SIZE_RANGE: std::ops::RangeInclusive<usize> = 1024..=1024 * 1024 * 1024;
 
-/// A connection inside a command, or with unread answers, that does not move for so many seconds is
+/// A connection inside a command, or with unread answers, that does not move for this many seconds is
 /// closed: a slow or dead client must not hold memory for ever.
 pub const PROGRESS_TIMEOUT_S: u32 = 30;
 
@@ -88,7 +88,7 @@ pub struct Args {
     #[arg(short = 'M', long)]
     pub disable_evictions: bool,
 
-    /// Most connections at a time
+    /// Maximum connections at a time
     #[arg(short = 'c', long, default_value_t = 1024, env = "EVENKEEL_CONN_LIMIT")]
     pub conn_limit: usize,
 
@@ -96,7 +96,7 @@ pub struct Args {
     #[arg(short = 't', long, default_value_t = 4, env = "EVENKEEL_THREADS")]
     pub threads: u16,
 
-    /// Commands of one connection carried out in a row before others have a turn
+    /// Commands of one connection executed in a row before others have a turn
     #[arg(short = 'R', long, default_value_t = 20)]
     pub max_reqs_per_event: u32,
 
@@ -112,7 +112,7 @@ pub struct Args {
     #[arg(short = 'I', long, default_value = "1m", value_parser = parse_size)]
     pub max_item_size: usize,
 
-    /// Carry out shutdown, by which a client ends the server
+    /// Enable the shutdown command, with which a client stops the server
     #[arg(short = 'A', long)]
     pub enable_shutdown: bool,
 
@@ -128,7 +128,7 @@ pub struct Args {
     #[arg(short = 'D', value_name = "CHAR", value_parser = parse_delimiter)]
     pub prefix_delimiter: Option<u8>,
 
-    /// Carry out debugtime, by which a client moves the server's clock; for tests
+    /// Execute debugtime, by which a client moves the server's clock; for tests
     #[arg(long, hide = true)]
     pub test_commands: bool,
 
@@ -136,12 +136,12 @@ pub struct Args {
     #[arg(long, hide = true, value_name = "KEY")]
     pub test_abort_on: Option<String>,
 
-    /// Sleep so long for each key besides the time that it takes, which makes this a small server; for tests
+    /// Sleep this long for each key besides the time that it takes, which makes this a small server; for tests
     /// and experiments
     #[arg(long, hide = true, value_name = "NANOSECONDS", default_value_t = 0)]
-    pub test_toll: u64,
+    pub test_service_time: u64,
 
-    /// Take any leave to serve for one without end, as by a coordinator that knows nothing of leases: a stopped process goes on
+    /// Take any serving lease for one without end, as by a coordinator that knows nothing of leases: a stopped process goes on
     /// where it was. For tests in which nobody dies
     #[arg(long, hide = true)]
     pub test_endless_lease: bool,
@@ -163,7 +163,7 @@ pub struct Args {
     #[arg(short = 'B', long, value_parser = parse_protocol, value_name = "PROTOCOL")]
     pub protocol: Option<ListenerProtocol>,
 
-    /// Let in only who authenticates by SASL PLAIN; speaks the binary protocol alone
+    /// Require clients to authenticate by SASL PLAIN; speaks the binary protocol alone
     #[arg(short = 'S', long)]
     pub enable_sasl: bool,
 
@@ -171,7 +171,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", value_parser = parse_path, env = "MEMCACHED_SASL_PWDB")]
     pub sasl_pwdb: Option<PathBuf>,
 
-    /// Let in only who authenticates by this file of user:password lines; speaks text alone
+    /// Require clients to authenticate by this file of user:password lines; speaks text alone
     #[arg(short = 'Y', long, value_name = "FILE", value_parser = parse_path)]
     pub auth_file: Option<PathBuf>,
 
@@ -251,7 +251,7 @@ pub struct Args {
     #[arg(short = 'P', long, value_name = "FILE", value_parser = parse_path)]
     pub pidfile: Option<PathBuf>,
 
-    /// User to become; wanted of root, who may stay root by -u root
+    /// User to run as; required for root (-u root stays root)
     #[arg(short = 'u', long, value_name = "USER")]
     pub user: Option<String>,
 
@@ -272,7 +272,7 @@ pub struct Args {
     #[arg(long)]
     pub compat: bool,
 
-    /// Close a connection that stays inside a command, or does not read its answers, for so many
+    /// Close a connection that stays inside a command, or does not read its answers, for this many
     /// seconds; 0 never [default: 30]
     #[arg(long, value_name = "SECONDS")]
     pub progress_timeout: Option<u32>,
@@ -359,7 +359,7 @@ impl Args {
             return fail("-I: an item may take at most half of -m".into());
         }
         if self.max_reqs_per_event == 0 {
-            return fail("-R 0: at least one command must be carried out in a turn".into());
+            return fail("-R 0: at least one command must be executed in a turn".into());
         }
         if self.udp_port != 0 {
             return fail(format!(

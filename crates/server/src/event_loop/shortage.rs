@@ -9,11 +9,11 @@ use evenkeel_server_core::{CloseReason, ConnectionId, Message};
 use evenkeel_types::Now;
 use std::time::Duration;
 
-/// Answers to other workers are sent in the middle of a turn once they carry so many bytes, so that all
+/// Answers to other workers are sent in the middle of a turn once they carry this many bytes, so that all
 /// workers know of them.
 const SEND_AT: usize = 256 << 10;
 
-/// So many connections, and as many messages, that have waited for memory go on in a turn: their answers are large, and
+/// This many connections, and as many messages, that have waited for memory go on in a turn: their answers are large, and
 /// others are served in between.
 const RETRIES_PER_TURN: usize = 2;
 
@@ -59,17 +59,17 @@ impl Worker {
             });
         } else if self.deferred.is_behind(from, &message) {
             self.deferred.push(from, message);
-        } else if let Some(left) = self.carry_out_message(now, from, message) {
+        } else if let Some(left) = self.execute_message(now, from, message) {
             self.parts.core.counters().response_obj_waits += 1;
             self.deferred.push(from, left);
         }
     }
 
-    /// Carries out a message, as long as there is memory for its answers; gives what is left.
-    fn carry_out_message(&mut self, now: Now, from: u16, message: Message) -> Option<Message> {
+    /// Executes a message, as long as there is memory for its answers; gives what is left.
+    fn execute_message(&mut self, now: Now, from: u16, message: Message) -> Option<Message> {
         let mut next = Some(message);
         while let Some(message) = next {
-            next = self.carry_out_part(now, from, message);
+            next = self.execute_part(now, from, message);
             // What is left belongs to somebody whose answers are large, and fill the pool by themselves.
             if self.levels.answers > Level::Easy {
                 return next;
@@ -78,8 +78,8 @@ impl Worker {
         None
     }
 
-    /// Carries out as much of a message as the core does at once; gives what is left.
-    fn carry_out_part(&mut self, now: Now, from: u16, message: Message) -> Option<Message> {
+    /// Executes as much of a message as the core does at once; gives what is left.
+    fn execute_part(&mut self, now: Now, from: u16, message: Message) -> Option<Message> {
         let (_, weight) = weigh(self.parts.share.budget(), &message);
         let is_answer = matches!(message, Message::Answers(_) | Message::Share { .. });
         // The connection of this worker whose answers grow.
@@ -98,7 +98,7 @@ impl Worker {
             pool.take(weight);
         }
         if let Some(id) = answered {
-            // Counted with the connection before it is not with the message any more: whoever looks in
+            // Counted with the connection before it is not with the message any more: anyone who looks in
             // between must not take it for room.
             self.weigh(now, id);
             self.look_at_levels();
@@ -118,7 +118,7 @@ impl Worker {
         left
     }
 
-    /// Carries out a part of some of the deferred messages, as long as there is memory for their answers.
+    /// Executes a part of some of the deferred messages, as long as there is memory for their answers.
     pub(super) fn take_deferred(&mut self, now: Now) {
         self.look_at_levels();
         for _ in 0..RETRIES_PER_TURN {
@@ -127,7 +127,7 @@ impl Worker {
             let Some((from, message)) = next else {
                 return;
             };
-            if let Some(left) = self.carry_out_part(now, from, message) {
+            if let Some(left) = self.execute_part(now, from, message) {
                 self.deferred.put_back(from, left);
             }
         }
@@ -145,7 +145,7 @@ impl Worker {
 
     /// Counts what a connection holds now, and gives it the room that it asks for, if there is some and
     /// nobody waits for it already. Makes room at once where it must be.
-    pub(super) fn settle(&mut self, now: Now, id: ConnectionId) {
+    pub(super) fn account(&mut self, now: Now, id: ConnectionId) {
         self.count(id);
         let nobody_waits = self.waiters.is_empty();
         let Some(client) = self.client(id) else {

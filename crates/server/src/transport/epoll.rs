@@ -2,7 +2,7 @@
 //! or write comes up short.
 
 use crate::connection::{Connection, Next};
-use crate::exit::Exit;
+use crate::egress::EgressGate;
 use crate::transport::Served;
 use evenkeel_runtime::TlsFailure;
 use evenkeel_server_core::WorkerCore;
@@ -66,17 +66,17 @@ impl<S: Bytes> Socket<S> {
         self.hung_up |= hung_up;
     }
 
-    /// Reads, carries out and writes, within the bounds of a turn.
+    /// Reads, executes and writes, within the bounds of a turn.
     pub fn serve(
         &mut self,
         connection: &mut Connection,
         core: &mut WorkerCore,
         now: Now,
         scratch: &mut [u8],
-        exit: &mut Exit,
+        egress: &mut EgressGate,
     ) -> Served {
         // Whatever went wrong with the socket, there is nobody left to tell.
-        if self.work(connection, core, now, scratch, exit).is_err() {
+        if self.work(connection, core, now, scratch, egress).is_err() {
             self.count_failure(core);
             return Served::Closed;
         }
@@ -108,10 +108,10 @@ impl<S: Bytes> Socket<S> {
         core: &mut WorkerCore,
         now: Now,
         scratch: &mut [u8],
-        exit: &mut Exit,
+        egress: &mut EgressGate,
     ) -> io::Result<()> {
         // What is left over may have been received since the turn began.
-        let now = exit.now(core, now);
+        let now = egress.now(core, now);
         connection.resume(core, now);
         let mut reads = 0;
         while self.readable && reads < READS_PER_TURN && connection.wants_input(core) {
@@ -132,17 +132,17 @@ impl<S: Bytes> Socket<S> {
             // A short read has emptied the socket, and more bytes will be announced anew; but an end
             // that was announced together with these bytes will not.
             self.readable = self.hung_up || self.stream.may_have_more(count, scratch.len());
-            let now = exit.now(core, now);
+            let now = egress.now(core, now);
             connection.received(core, now, &scratch[..count]);
             if connection.has_large_output(core) {
-                exit.pay(core);
-                exit.let_out(core)?;
+                egress.pay(core);
+                egress.check_lease(core)?;
                 self.flush(connection, core)?;
             }
         }
-        exit.pay(core);
+        egress.pay(core);
         if connection.has_output_to_write(core) {
-            exit.let_out(core)?;
+            egress.check_lease(core)?;
             self.flush(connection, core)?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 //!
 //! A transport does four things, in this order, each time it has a turn:
 //!
-//! 1. [`resume`](crate::connection::Connection::resume), which carries out commands left over;
+//! 1. [`resume`](crate::connection::Connection::resume), which executes commands left over;
 //! 2. as long as [`wants_input`](crate::connection::Connection::wants_input): hand over what the
 //!    client sent with [`received`](crate::connection::Connection::received), its end with
 //!    [`received_end`](crate::connection::Connection::received_end);
@@ -27,7 +27,7 @@ pub mod uring;
 mod wire;
 
 use crate::connection::Connection;
-use crate::exit::Exit;
+use crate::egress::EgressGate;
 use evenkeel_runtime::uring::{Event as Completion, Ring};
 use evenkeel_runtime::{Stream, TlsContext, Wire};
 use evenkeel_server_core::WorkerCore;
@@ -158,12 +158,12 @@ impl Transport {
         core: &mut WorkerCore,
         now: Now,
         scratch: &mut [u8],
-        exit: &mut Exit,
+        egress: &mut EgressGate,
     ) -> Served {
         match (self, socket) {
-            (_, Socket::Epoll(socket)) => socket.serve(connection, core, now, scratch, exit),
+            (_, Socket::Epoll(socket)) => socket.serve(connection, core, now, scratch, egress),
             (Transport::Uring(ring), Socket::Uring(socket)) => {
-                socket.serve(ring, connection, core, now, exit)
+                socket.serve(ring, connection, core, now, egress)
             }
             (Transport::Epoll, Socket::Uring(_)) => {
                 unreachable!("a worker's transport never changes")

@@ -2,11 +2,11 @@
 //!
 //! The completions of a turn are noted first and acted on when the connection has its turn, like the
 //! announcements of the other transport. Receive buffers are shared by all connections, so none is held
-//! beyond a turn: what cannot be carried out is copied to the connection, and if that grows, the ring
+//! beyond a turn: what cannot be executed is copied to the connection, and if that grows, the ring
 //! is asked for no more of this client's bytes.
 
 use crate::connection::{Connection, Next};
-use crate::exit::Exit;
+use crate::egress::EgressGate;
 use crate::transport::Served;
 use evenkeel_runtime::Stream;
 use evenkeel_runtime::uring::{Event, Piece, Ring, Socket as Name, Urgency};
@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::io;
 
 /// Bytes left over from commands that had to let others go first; with more of them, nothing more is
-/// received until they are carried out. To stop and start a receive costs about as much as a request,
+/// received until they are executed. To stop and start a receive costs about as much as a request,
 /// so it does not pay for a few commands.
 const KEEP_MAX: usize = 64 * 1024;
 
@@ -66,14 +66,14 @@ impl Socket {
         }
     }
 
-    /// Carries out what has come and hands over what is to be sent.
+    /// Executes what has come and hands over what is to be sent.
     pub fn serve(
         &mut self,
         ring: &mut Ring,
         connection: &mut Connection,
         core: &mut WorkerCore,
         now: Now,
-        exit: &mut Exit,
+        egress: &mut EgressGate,
     ) -> Served {
         // An idle connection holds no buffer for its output.
         connection.hand_over(core, |out| {
@@ -85,7 +85,7 @@ impl Socket {
         if sent > 0 {
             connection.wrote(core, sent);
         }
-        let now = exit.now(core, now);
+        let now = egress.now(core, now);
         connection.resume(core, now);
         while let Some(piece) = self.pieces.pop_front() {
             if connection.wants_input(core) {
@@ -101,8 +101,8 @@ impl Socket {
         if self.ended {
             connection.received_end();
         }
-        exit.pay(core);
-        if self.send(ring, connection, core, exit).is_err() {
+        egress.pay(core);
+        if self.send(ring, connection, core, egress).is_err() {
             return Served::Closed;
         }
         connection.hand_over(core, |out| {
@@ -146,12 +146,12 @@ impl Socket {
         ring: &mut Ring,
         connection: &Connection,
         core: &mut WorkerCore,
-        exit: &Exit,
+        egress: &EgressGate,
     ) -> io::Result<()> {
         if self.sending || !connection.has_output_to_write(core) {
             return Ok(());
         }
-        exit.let_out(core)?;
+        egress.check_lease(core)?;
         // While a client is welcome to go on, nothing follows from its answers being on their way.
         let urgency = match connection.wants_input(core) {
             true => Urgency::Whenever,

@@ -52,7 +52,7 @@ fn one_connection_too_many_waits_without_maxconns_fast() {
 #[test]
 fn an_idle_connection_is_closed_and_counted_when_asked_for() {
     let server = evenkeel::server(&["-t", "1", "-o", "idle_timeout=1"]);
-    // Whoever asks is closed itself if it is held up for a second before the server has heard it.
+    // Anyone who asks is closed itself if it is held up for a second before the server has heard it.
     let mut asked = 0;
     let mut ask = || {
         poll_until(DEADLINE, "an answer before the end", || {

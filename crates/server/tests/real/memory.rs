@@ -38,7 +38,7 @@ const IDLE_BYTES_MAX: u64 = 4096;
 const REFUSED: &str = "SERVER_ERROR out of memory reading request";
 
 /// Many who send most of a large value, and many who ask for megabytes and read nothing: memory stays
-/// within the promise, whoever behaves is served meanwhile, and what was done about the others is counted.
+/// within the promise, anyone who behaves is served meanwhile, and what was done about the others is counted.
 #[test]
 fn hostile_clients_cannot_make_the_server_hold_more_than_it_promises() {
     for way in WAYS {

@@ -79,7 +79,7 @@ fn in_the_background_it_serves_once_the_foreground_has_ended() {
     assert!(!pid_file.exists(), "the pid file goes with the server");
 }
 
-/// More than a worker carries out for one connection in a turn, on more connections than it has workers.
+/// More than a worker executes for one connection in a turn, on more connections than it has workers.
 #[test]
 fn what_has_come_in_before_it_is_told_to_stop_is_answered() {
     const CONNECTIONS: usize = 8;

@@ -63,7 +63,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "LAW", default_value = "zipf(0.99)")]
     pub popularity: Popularity,
 
-    /// Make other keys the hot ones every so many virtual seconds
+    /// Make other keys the hot ones every this many virtual seconds
     #[arg(long, value_name = "SECONDS")]
     pub reshuffle: Option<f64>,
 

@@ -58,11 +58,11 @@ pub fn execute_replay(args: &ReplayArgs) -> u8 {
         .told_to(listener)
         .run();
     let (verdict, code) = match outcome.violations.as_slice() {
-        [] => ("nothing was seen that must not be".to_owned(), EXIT_FINE),
+        [] => ("no violation was found".to_owned(), EXIT_FINE),
         violations => (violations.join("\n"), EXIT_FAILED),
     };
     let mut out = out.borrow_mut();
-    // Whoever has stopped reading has no use for the end either.
+    // Anyone who has stopped reading has no use for the end either.
     let _ = writeln!(out, "{}\n{verdict}", outcome.report).and_then(|()| out.flush());
     code
 }

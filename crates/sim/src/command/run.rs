@@ -2,7 +2,7 @@
 
 use super::{ClusterArgs, EXIT_FAILED, EXIT_FINE, OutputFormat, print_line, report_error};
 use crate::many;
-use crate::world::{LedReport, Report, Strikes};
+use crate::world::{FaultCoverage, LedReport, Report};
 use anyhow::Context;
 use clap::Args;
 use core::fmt;
@@ -63,7 +63,7 @@ pub struct RunReport {
     /// How often each fault, each kind of command and each rare branch occurred.
     pub sometimes: BTreeMap<&'static str, u64>,
     /// What went wrong with cachelets in the middle of changes: by occasion, what happened, and the step.
-    pub struck: Strikes,
+    pub struck: FaultCoverage,
     /// What went wrong while pools were led to other servers, by stage, and what was done.
     pub led: LedReport,
     /// Stands for every event of every run, as 16 hexadecimal digits.
@@ -129,7 +129,7 @@ fn run(args: &RunArgs) -> RunReport {
         failed,
         event_hash: format!("{:016x}", total.event_hash),
         sometimes: total.counts,
-        struck: total.strikes,
+        struck: total.fault_coverage,
         led: total.led,
     }
 }
@@ -146,7 +146,7 @@ impl fmt::Display for RunReport {
             self.runs, self.virtual_seconds, self.servers, self.elapsed_seconds, self.event_hash
         )?;
         if self.failed.is_empty() {
-            return f.write_str("nothing was seen that must not be");
+            return f.write_str("no violation was found");
         }
         for run in &self.failed {
             for violation in run.violations.iter().take(VIOLATIONS_SHOWN_MAX) {

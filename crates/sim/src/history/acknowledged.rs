@@ -4,7 +4,7 @@
 //! a later one still the former one. It is what a pool promises that has copies of its items: a write deletes them before it is answered.
 //!
 //! A write takes effect once: by its answer, or by that of the first read that saw it. What was sent after that and acknowledged, a write or a
-//! removal, has replaced it. The commands of one client are carried out in their order, so that for its own reads what it has sent before counts as
+//! removal, has replaced it. The commands of one client are executed in their order, so that for its own reads what it has sent before counts as
 //! acknowledged.
 
 use super::{Action, Effect, Found, Kind, NEVER, Nanos, Operation, Violation, WriteId};

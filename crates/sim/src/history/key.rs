@@ -45,7 +45,7 @@ pub(super) struct KeyHistory {
     highest_version: Vec<usize>,
     /// The same for `earliest`.
     highest_earliest: Vec<usize>,
-    /// What homes carried out, in order, when that is known.
+    /// What homes executed, in order, when that is known.
     log: Option<Vec<Applied>>,
     /// When its value may have expired: from, to.
     lapses: Vec<(Nanos, Nanos)>,
@@ -289,7 +289,7 @@ impl Gathering<'_> {
         }
     }
 
-    /// Makes the stamps exact, and finds writes that were not carried out as their clients know.
+    /// Makes the stamps exact, and finds writes that were not executed as their clients know.
     fn take_log(&mut self, operations: &[&Operation], log: &[Applied]) {
         let mut when: BTreeMap<WriteId, Nanos> = BTreeMap::new();
         for applied in log {
@@ -313,15 +313,15 @@ impl Gathering<'_> {
                 applied.is_some_and(|at| (operation.invoked..=operation.completed).contains(&at));
             if is_done && !in_time {
                 let because = match applied {
-                    None => "it was never carried out".to_owned(),
-                    Some(at) => format!("it was carried out at {}", Millis(at)),
+                    None => "it was never executed".to_owned(),
+                    Some(at) => format!("it was executed at {}", Millis(at)),
                 };
                 self.accuse(Kind::NotApplied, operation, because);
             } else if effect == Effect::None && applied.is_some() {
                 self.accuse(
                     Kind::NotApplied,
                     operation,
-                    "it was carried out all the same".into(),
+                    "it was executed all the same".into(),
                 );
             }
             match (self.writes.get_mut(&id), applied) {

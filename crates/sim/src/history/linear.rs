@@ -71,7 +71,7 @@ impl fmt::Display for Unlinearizable {
 
 /// What an operation needs, and does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deed {
+enum Transition {
     /// The key is this.
     See(Option<WriteId>),
     /// The key becomes this, if it is what is expected.
@@ -115,7 +115,7 @@ pub fn check_linearizable(operations: &[Operation]) -> Result<Linear, Vec<Unline
 }
 
 /// What an operation says about its key, and when it was answered; `None` if it says nothing.
-fn deed_of(operation: &Operation, seen: &BTreeSet<WriteId>) -> Option<(Deed, Nanos)> {
+fn transition_of(operation: &Operation, seen: &BTreeSet<WriteId>) -> Option<(Transition, Nanos)> {
     match &operation.action {
         Action::Read(Found::Unknown) | Action::Delete(Effect::None | Effect::Unknown) => None,
         Action::Write {
@@ -123,18 +123,18 @@ fn deed_of(operation: &Operation, seen: &BTreeSet<WriteId>) -> Option<(Deed, Nan
             ..
         } => None,
         Action::Read(Found::Value { write, .. }) => {
-            Some((Deed::See(Some(*write)), operation.completed))
+            Some((Transition::See(Some(*write)), operation.completed))
         }
         Action::Read(Found::Miss) | Action::Delete(Effect::Done { .. }) => {
-            Some((Deed::See(None), operation.completed))
+            Some((Transition::See(None), operation.completed))
         }
         Action::Write {
             id,
             expects,
             effect,
         } => match effect {
-            Effect::Done { .. } => Some((Deed::Become(*id, *expects), operation.completed)),
-            _ if seen.contains(id) => Some((Deed::Become(*id, *expects), NEVER)),
+            Effect::Done { .. } => Some((Transition::Become(*id, *expects), operation.completed)),
+            _ if seen.contains(id) => Some((Transition::Become(*id, *expects), NEVER)),
             _ => None,
         },
     }
@@ -149,14 +149,14 @@ fn check_key(operations: &[&Operation]) -> Result<Linear, Unlinearizable> {
             _ => None,
         })
         .collect();
-    let deeds: Vec<Option<(Deed, Nanos)>> = operations
+    let transitions: Vec<Option<(Transition, Nanos)>> = operations
         .iter()
-        .map(|operation| deed_of(operation, &seen))
+        .map(|operation| transition_of(operation, &seen))
         .collect();
     // Calls come before answers of the same time: what may be concurrent is.
     let mut events: Vec<(Nanos, bool, usize)> = Vec::new();
-    for (i, deed) in deeds.iter().enumerate() {
-        if let Some((_, completed)) = deed {
+    for (i, transition) in transitions.iter().enumerate() {
+        if let Some((_, completed)) = transition {
             events.push((operations[i].invoked, false, i));
             if *completed != NEVER {
                 events.push((*completed, true, i));
@@ -165,13 +165,13 @@ fn check_key(operations: &[&Operation]) -> Result<Linear, Unlinearizable> {
     }
     events.sort_unstable();
     let mut to_come: BTreeMap<WriteId, usize> = BTreeMap::new();
-    for deed in deeds.iter().flatten() {
-        if let Deed::See(Some(id)) | Deed::Become(_, Some(id)) = deed.0 {
+    for transition in transitions.iter().flatten() {
+        if let Transition::See(Some(id)) | Transition::Become(_, Some(id)) = transition.0 {
             *to_come.entry(id).or_default() += 1;
         }
     }
     let mut search = Search {
-        deeds: &deeds,
+        transitions: &transitions,
         to_come,
         pending: Vec::new(),
         possible: BTreeSet::from([Configuration {
@@ -180,7 +180,7 @@ fn check_key(operations: &[&Operation]) -> Result<Linear, Unlinearizable> {
         }]),
     };
     let mut linear = Linear {
-        operations: deeds.iter().flatten().count() as u64,
+        operations: transitions.iter().flatten().count() as u64,
         configurations_max: 1,
     };
     for (at, is_answer, i) in events {
@@ -213,7 +213,7 @@ fn check_key(operations: &[&Operation]) -> Result<Linear, Unlinearizable> {
 
 struct Search<'a> {
     /// With the time at which each was answered.
-    deeds: &'a [Option<(Deed, Nanos)>],
+    transitions: &'a [Option<(Transition, Nanos)>],
     /// How many reads of a value were not called yet, and how many swaps expect it.
     to_come: BTreeMap<WriteId, usize>,
     /// Operations that were called and not answered, ascending.
@@ -225,7 +225,7 @@ impl Search<'_> {
     fn call(&mut self, i: usize) {
         let at = self.pending.partition_point(|&other| other < i);
         self.pending.insert(at, i);
-        if let Some((Deed::See(Some(id)), _)) = self.deeds[i]
+        if let Some((Transition::See(Some(id)), _)) = self.transitions[i]
             && let Some(to_come) = self.to_come.get_mut(&id)
         {
             *to_come -= 1;
@@ -273,11 +273,11 @@ impl Search<'_> {
             if from.done.binary_search(&i).is_ok() {
                 continue;
             }
-            match self.deeds[i] {
-                Some((Deed::Become(id, None), _)) if self.is_unnoticed(from, i, id) => {
+            match self.transitions[i] {
+                Some((Transition::Become(id, None), _)) if self.is_unnoticed(from, i, id) => {
                     unnoticed = Some(id);
                 }
-                Some((Deed::Become(id, expects), answered))
+                Some((Transition::Become(id, expects), answered))
                     if (expects.is_none() || expects == from.state)
                         && (answered != NEVER || self.is_needed(from, id)) =>
                 {
@@ -289,7 +289,7 @@ impl Search<'_> {
                     to.insert(i);
                     next(self.with_reads(to));
                 }
-                Some((Deed::See(None), _)) => misses = true,
+                Some((Transition::See(None), _)) => misses = true,
                 _ => {}
             }
         }
@@ -310,8 +310,10 @@ impl Search<'_> {
     /// Whether an operation in flight that has not taken effect needs the key to be this.
     fn is_needed(&self, from: &Configuration, id: WriteId) -> bool {
         let mut open = (self.pending.iter()).filter(|i| from.done.binary_search(i).is_err());
-        open.any(|&i| match self.deeds[i] {
-            Some((Deed::See(needed) | Deed::Become(_, needed), _)) => needed == Some(id),
+        open.any(|&i| match self.transitions[i] {
+            Some((Transition::See(needed) | Transition::Become(_, needed), _)) => {
+                needed == Some(id)
+            }
             None => false,
         })
     }
@@ -319,7 +321,7 @@ impl Search<'_> {
     /// Whether a write in flight is to take effect that nobody notices but reads in flight.
     fn is_unnoticed(&self, from: &Configuration, i: usize, id: WriteId) -> bool {
         let is_last = self.to_come.get(&id).is_none_or(|&to_come| to_come == 0);
-        let is_certain = self.deeds[i].is_some_and(|(_, answered)| answered != NEVER);
+        let is_certain = self.transitions[i].is_some_and(|(_, answered)| answered != NEVER);
         is_last && (is_certain || self.is_needed(from, id))
     }
 
@@ -327,7 +329,7 @@ impl Search<'_> {
     fn with_unnoticed(&self, from: &Configuration) -> Configuration {
         let mut to = from.clone();
         for &i in &self.pending {
-            if let Some((Deed::Become(id, None), _)) = self.deeds[i]
+            if let Some((Transition::Become(id, None), _)) = self.transitions[i]
                 && from.done.binary_search(&i).is_err()
                 && self.is_unnoticed(from, i, id)
             {
@@ -342,7 +344,8 @@ impl Search<'_> {
     /// Lets all reads in flight take effect that were answered what the key is.
     fn with_reads(&self, mut configuration: Configuration) -> Configuration {
         for &i in &self.pending {
-            if matches!(self.deeds[i], Some((Deed::See(seen), _)) if seen == configuration.state) {
+            if matches!(self.transitions[i], Some((Transition::See(seen), _)) if seen == configuration.state)
+            {
                 configuration.insert(i);
             }
         }
@@ -492,30 +495,47 @@ mod tests {
     /// All orders, tried one after the other.
     fn by_brute_force(operations: &[Operation]) -> bool {
         let everything: BTreeSet<WriteId> = (0..100).map(WriteId).collect();
-        let deeds: Vec<(Deed, Nanos, Nanos)> = operations
+        let transitions: Vec<(Transition, Nanos, Nanos)> = operations
             .iter()
-            .filter_map(|o| deed_of(o, &everything).map(|(deed, until)| (deed, o.invoked, until)))
+            .filter_map(|o| {
+                transition_of(o, &everything)
+                    .map(|(transition, until)| (transition, o.invoked, until))
+            })
             .collect();
-        go_on(&deeds, &mut vec![false; deeds.len()], None)
+        go_on(&transitions, &mut vec![false; transitions.len()], None)
     }
 
-    fn go_on(deeds: &[(Deed, Nanos, Nanos)], done: &mut Vec<bool>, state: Option<WriteId>) -> bool {
-        let left = |done: &[bool]| (0..deeds.len()).filter(|&i| !done[i]).collect::<Vec<_>>();
+    fn go_on(
+        transitions: &[(Transition, Nanos, Nanos)],
+        done: &mut Vec<bool>,
+        state: Option<WriteId>,
+    ) -> bool {
+        let left = |done: &[bool]| {
+            (0..transitions.len())
+                .filter(|&i| !done[i])
+                .collect::<Vec<_>>()
+        };
         let left = left(done);
-        if left.iter().all(|&i| deeds[i].2 == NEVER) {
+        if left.iter().all(|&i| transitions[i].2 == NEVER) {
             return true;
         }
         // Something must come next that was called before everything that is left was answered.
-        let end = left.iter().map(|&i| deeds[i].2).min().unwrap_or(NEVER);
-        for &i in left.iter().filter(|&&i| deeds[i].1 <= end) {
+        let end = left
+            .iter()
+            .map(|&i| transitions[i].2)
+            .min()
+            .unwrap_or(NEVER);
+        for &i in left.iter().filter(|&&i| transitions[i].1 <= end) {
             for state in BTreeSet::from([state, None]) {
-                let next = match deeds[i].0 {
-                    Deed::See(seen) if seen == state => state,
-                    Deed::Become(id, expects) if expects.is_none() || expects == state => Some(id),
+                let next = match transitions[i].0 {
+                    Transition::See(seen) if seen == state => state,
+                    Transition::Become(id, expects) if expects.is_none() || expects == state => {
+                        Some(id)
+                    }
                     _ => continue,
                 };
                 done[i] = true;
-                if go_on(deeds, done, next) {
+                if go_on(transitions, done, next) {
                     return true;
                 }
                 done[i] = false;

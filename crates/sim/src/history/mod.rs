@@ -2,7 +2,7 @@
 //!
 //! A history is a list of operations, each with the time at which it was sent and the time at which
 //! its answer was complete, on one true clock. Where the truth is known besides (a simulator sees
-//! every home server carry out every write), the *log* of the homes goes with it, and the checks
+//! every home server execute every write), the *log* of the homes goes with it, and the checks
 //! become exact. Without a log (real processes) the order of two writes is known when their versions
 //! are, or when one was answered before the other was sent; whatever may be concurrent is given the
 //! benefit of the doubt, so that every violation told is one.
@@ -101,7 +101,7 @@ pub enum Effect {
     Unknown,
 }
 
-/// A change that a home server carried out.
+/// A change that a home server executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// The key, by number.
@@ -131,7 +131,7 @@ pub struct History {
     /// In the order in which each client sent them, which is the order of its answers. The order
     /// among clients is of no matter.
     pub operations: Vec<Operation>,
-    /// Everything that homes carried out, in the order of time; `None` where nobody watched.
+    /// Everything that homes executed, in the order of time; `None` where nobody watched.
     pub log: Option<Vec<Applied>>,
     /// When values may have expired. The log has them gone when they must be.
     pub lapses: Vec<Lapse>,

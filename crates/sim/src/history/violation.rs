@@ -16,9 +16,9 @@ pub enum Kind {
     Resurrected,
     /// A read found what nobody wrote, or a write that was refused, or one not yet begun.
     Invented,
-    /// A write was confirmed that no home had carried out by then.
+    /// A write was confirmed that no home had executed by then.
     NotApplied,
-    /// A write was carried out more than once.
+    /// A write was executed more than once.
     AppliedTwice,
     /// A `cas` replaced something other than the value it was for.
     CasBroken,

@@ -55,7 +55,7 @@ impl CopyLeases {
         }
     }
 
-    /// A home tells a client of so many copies besides its own, and the client draws one. A lease that has not ended
+    /// A home tells a client of this many copies besides its own, and the client draws one. A lease that has not ended
     /// stays as it is.
     pub fn grant(&mut self, now: Nanos, key: u32, client: u32, gamma: u8, length: Nanos) {
         if self.sticky(now, key, client).is_some() {

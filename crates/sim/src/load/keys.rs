@@ -60,7 +60,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Keys of these places, of which there are so many; none of the keys is there.
+    /// Keys of these places, of which there are this many; none of the keys is there.
     pub fn new(plan: &LoadPlan, places: usize, of_keys: impl Iterator<Item = u16>) -> Self {
         let key = |place| Key {
             place,

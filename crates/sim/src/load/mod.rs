@@ -9,9 +9,9 @@
 //! the network a fixed time. What they must agree on (each worker's share of the load, the hit ratio,
 //! latency while queues are short) is a test.
 
+mod balancing;
 mod choice;
 mod cluster;
-mod deeds;
 pub mod fast;
 mod keys;
 mod names;
@@ -19,8 +19,8 @@ mod report;
 pub mod service;
 pub mod whole;
 
+pub use balancing::BalancingCounts;
 pub use choice::ReadChoice;
-pub use deeds::Deeds;
 pub use fast::{Moment, Part, PartReport};
 pub use report::{LatencyUs, LoadReport};
 pub use service::ServiceModel;
@@ -35,7 +35,7 @@ use evenkeel_placement::config::Distribution;
 use evenkeel_server_core::STANDALONE_CACHELETS_PER_WORKER;
 use evenkeel_workload::{Mix, Popularity, RATE_MAX, Rate, ReadOnly, Workload, WorkloadSpec};
 
-/// Most workers of a plan: a map has at most so many servers' worth of cachelets.
+/// Most workers of a plan: a map has at most this many servers' worth of cachelets.
 pub const WORKERS_MAX: usize = 10_000;
 
 /// Most keys: both fidelities keep some bytes for each.
@@ -91,7 +91,7 @@ pub enum Arrivals {
         /// Requests a second of all applications.
         rate: f64,
     },
-    /// Each application sends so many requests at once, and the next when all are answered.
+    /// Each application sends this many requests at once, and the next when all are answered.
     Closed {
         /// Requests at once.
         pipeline: usize,
@@ -142,7 +142,7 @@ pub struct LoadPlan {
     pub keys: u64,
     /// How requests fall on them.
     pub popularity: Popularity,
-    /// Other keys become the hot ones each time so much virtual time has passed, in nanoseconds;
+    /// Other keys become the hot ones each time this much virtual time has passed, in nanoseconds;
     /// `None` never.
     pub reshuffle: Option<Nanos>,
     /// Part of requests that are gets; the others are sets.

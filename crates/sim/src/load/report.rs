@@ -1,6 +1,6 @@
 //! What a load came to.
 
-use super::Deeds;
+use super::BalancingCounts;
 use crate::history::Nanos;
 use core::fmt;
 use hdrhistogram::Histogram;
@@ -95,7 +95,7 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// So many moments of this length.
+    /// This many moments of this length.
     pub fn new(step: Nanos, moments: usize) -> Self {
         Timeline {
             step,
@@ -122,7 +122,7 @@ pub(super) enum Outcome {
     Hit,
     /// A get that found nothing.
     Miss,
-    /// A set that was carried out.
+    /// A set that was executed.
     Stored,
     /// A get whose answer is an error.
     FailedGet,
@@ -147,7 +147,7 @@ impl Tally {
         }
     }
 
-    /// It is measured from a time on, for so long.
+    /// It is measured from a time on, for this long.
     pub fn measure(&mut self, from: Nanos, length: Nanos) {
         (self.from, self.length) = (from, length);
     }
@@ -158,7 +158,7 @@ impl Tally {
         at.wrapping_sub(self.from) < self.length
     }
 
-    /// A request was answered at a time, after so long.
+    /// A request was answered at a time, after this long.
     #[inline]
     pub fn answered(&mut self, at: Nanos, took: Nanos, outcome: Outcome) {
         if let Some(timeline) = &mut self.timeline {
@@ -249,7 +249,8 @@ pub struct LoadReport {
     pub write_latency_us: LatencyUs,
     /// What was done to even out the load, from the beginning on: before it was measured, too. The whole mode does
     /// not tell.
-    pub deeds: Option<Deeds>,
+    #[serde(rename = "deeds")]
+    pub balancing: Option<BalancingCounts>,
     /// Seconds that the simulation took.
     pub elapsed_seconds: f64,
 }
@@ -260,7 +261,7 @@ impl LoadReport {
         tally: &Tally,
         simulated: u64,
         elapsed: f64,
-        deeds: Option<Deeds>,
+        balancing: Option<BalancingCounts>,
     ) -> Self {
         let part = |count: u64, of: u64| count as f64 / of.max(1) as f64;
         let a_second = |count: u64| count as f64 * 1e9 / length as f64;
@@ -284,7 +285,7 @@ impl LoadReport {
             latency_us: LatencyUs::of(&all),
             read_latency_us: LatencyUs::of(&reads),
             write_latency_us: LatencyUs::of(&writes),
-            deeds,
+            balancing,
             elapsed_seconds: elapsed,
         }
     }

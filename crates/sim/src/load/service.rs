@@ -1,4 +1,4 @@
-//! What a request costs a server's worker: so much for each operation, each byte and each batch.
+//! What a request costs a server's worker: this much for each operation, each byte and each batch.
 //!
 //! A *batch* is what a worker reads of one connection at once. A worker that is behind finds more in
 //! each batch, so that what a batch costs (a wake-up, two system calls) is shared by more requests:

@@ -169,7 +169,7 @@ impl World {
     /// good.
     fn check_allowed_error(&mut self, operation: usize) {
         let operation = &self.operations[operation];
-        if operation.invoked > self.plan.settled_from() && !self.lacks_servers() {
+        if operation.invoked > self.plan.quiescent_from() && !self.lacks_servers() {
             let operation = operation.clone();
             self.fail(format!("an error although nothing is wrong: {operation:?}"));
         }

@@ -70,7 +70,7 @@ impl World {
         self.after(delay, Event::Open { application });
     }
 
-    pub(super) fn hear_proxy(
+    pub(super) fn handle_proxy(
         &mut self,
         connection: ConnectionNumber,
         application: usize,

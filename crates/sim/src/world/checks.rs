@@ -84,7 +84,7 @@ impl World {
     /// Every command is answered in time, with an error if need be: once everything has come to rest.
     /// Before that an application may be cut off from its own proxy.
     pub(super) fn check_patience(&mut self) {
-        if self.time < self.plan.settled_from() {
+        if self.time < self.plan.quiescent_from() {
             return;
         }
         for application in 0..self.applications.len() {

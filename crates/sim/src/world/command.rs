@@ -25,7 +25,7 @@ pub(super) enum Change {
     Increase(u64),
     /// `md`, and a touch with an expiry in the past.
     Remove,
-    /// A touch with so many seconds from now.
+    /// A touch with this many seconds from now.
     Touch(i64),
     /// `mg` at the home.
     Read,
@@ -138,7 +138,7 @@ impl Command {
         self.change == Change::ReplicaRead
     }
 
-    /// A write that does harm when it is carried out twice.
+    /// A write that does harm when it is executed twice.
     pub fn is_write(&self) -> bool {
         match &self.change {
             Change::Store { mode, .. } => {

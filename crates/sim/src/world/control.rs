@@ -64,12 +64,12 @@ impl World {
     /// After how long a message arrives that is no part of a connection.
     pub(super) fn deliveries(&mut self, from: usize, to: usize) -> Vec<Nanos> {
         let World {
-            weather,
+            fault_schedule,
             random,
             report,
             ..
         } = self;
-        let delays = weather.deliveries(random, report, self.time, (from, to));
+        let delays = fault_schedule.deliveries(random, report, self.time, (from, to));
         match self.led {
             Some(_) => self.follow_deliveries(from.min(to) - self.servers.len(), delays),
             None => delays,
@@ -210,7 +210,7 @@ impl World {
             if let Some(map) = &answer.map {
                 self.tell_proxy(host - self.servers.len(), map);
             }
-            self.hear_steps(host - self.servers.len(), &answer.pools);
+            self.handle_steps(host - self.servers.len(), &answer.pools);
             return;
         }
         let server = &mut self.servers[host];
@@ -225,9 +225,9 @@ impl World {
         {
             self.tell_workers(host, map);
         }
-        self.hear_answered(host, sent, answer);
+        self.handle_answered(host, sent, answer);
         for worker in 0..self.workers_per_server {
-            self.settle_worker(host, worker);
+            self.pump_worker(host, worker);
         }
     }
 

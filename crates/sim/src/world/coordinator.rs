@@ -41,7 +41,7 @@ pub(super) struct Coordinator {
 }
 
 impl Coordinator {
-    /// One that has run for so long when the run begins.
+    /// One that has run for this long when the run begins.
     pub fn new(process: Process, servers: usize, lineage: u64, age: Duration) -> Self {
         let config = CoordinatorConfig {
             initial_servers: servers,

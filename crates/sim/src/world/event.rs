@@ -1,8 +1,8 @@
 //! What is to happen, and to whom.
 
 use super::connection::ConnectionNumber;
+use super::fault_coverage::Trap;
 use super::leading::Turn;
-use super::strikes::Trap;
 use crate::history::Nanos;
 use evenkeel_coordinator_core::{Heartbeat, HeartbeatAnswer};
 use evenkeel_server_core::{ConnectionId, Message, ServingLease};
@@ -79,7 +79,7 @@ pub(super) enum Event {
     },
     Mishap,
     /// Something goes wrong with a cachelet in the middle of a change.
-    Blow(Trap),
+    StepFault(Trap),
     Restart {
         server: usize,
     },

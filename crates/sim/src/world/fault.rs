@@ -1,4 +1,4 @@
-//! What can be wrong on purpose, so that the checks of a run are seen to notice; `mutants` carries it out.
+//! What can be wrong on purpose, so that the checks of a run are seen to notice; `mutants` executes it.
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +19,9 @@ pub enum Fault {
     OldFillsTaken,
     /// Homes answer one read in fifty with a miss.
     MissesInvented,
-    /// Homes confirm one set in twenty that they do not carry out.
+    /// Homes confirm one set in twenty that they do not execute.
     WritesDropped,
-    /// One write in twenty is carried out twice.
+    /// One write in twenty is executed twice.
     WritesRepeated,
     /// Homes do not look at the version that a swap is for.
     SwapsAlways,

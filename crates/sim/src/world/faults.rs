@@ -29,14 +29,14 @@ impl World {
             return;
         }
         let hazard = choices[self.random.index(choices.len())];
-        if self.strike(hazard) {
+        if self.inject(hazard) {
             self.note_hazard(hazard);
             self.report.tell(hazard.name(), 1);
         }
     }
 
     /// Lets a fault happen. False when there is nothing left for it to happen to.
-    fn strike(&mut self, hazard: Hazard) -> bool {
+    fn inject(&mut self, hazard: Hazard) -> bool {
         match hazard {
             Hazard::Reset => self.reset_some(1),
             Hazard::ManyResets => self.reset_some(6),
@@ -47,26 +47,26 @@ impl World {
                 let (host, until) = (self.some_host(), self.some_end(10));
                 let loss = self.random.between(10, 301);
                 self.narrate(&[host], || format!("loses {loss} of 1,000 packets"));
-                self.weather.lose(host, loss, until);
+                self.fault_schedule.lose(host, loss, until);
                 true
             }
             Hazard::SlowHost => {
                 let (host, until) = (self.some_host(), self.some_end(10));
                 let by = self.random.between(10, 201) * MS;
                 self.narrate(&[host], || format!("is slower by {} ms", by / MS));
-                self.weather.slow_down(host, by, until);
+                self.fault_schedule.slow_down(host, by, until);
                 true
             }
             Hazard::NarrowHost => {
                 let (host, until) = (self.some_host(), self.some_end(10));
                 self.narrate(&[host], || "has 1 Mbit/s".into());
-                self.weather.narrow(host, until);
+                self.fault_schedule.narrow(host, until);
                 true
             }
             Hazard::Duplicates => {
                 let (host, until) = (self.some_host(), self.some_end(10));
                 self.narrate(&[host], || "sends everything twice".into());
-                self.weather.duplicate(host, until);
+                self.fault_schedule.duplicate(host, until);
                 true
             }
             Hazard::Crash => {
@@ -216,9 +216,9 @@ impl World {
                 "no longer reaches"
             };
             self.narrate(&[one, other], || format!("are cut off ({way})"));
-            self.weather.cut(one, other, until);
+            self.fault_schedule.cut(one, other, until);
             if both_ways {
-                self.weather.cut(other, one, until);
+                self.fault_schedule.cut(other, one, until);
             }
         }
         true
@@ -237,10 +237,10 @@ impl World {
             "are cut off, home of the hottest key".into()
         });
         if directions != 0 {
-            self.weather.cut(proxy, home, until);
+            self.fault_schedule.cut(proxy, home, until);
         }
         if directions != 1 {
-            self.weather.cut(home, proxy, until);
+            self.fault_schedule.cut(home, proxy, until);
         }
         true
     }
@@ -257,8 +257,8 @@ impl World {
         self.narrate(&[one], || "is cut off from its cluster".into());
         let others = (0..self.servers.len()).chain([self.coordinator_host()]);
         for other in others.filter(|&other| other != one) {
-            self.weather.cut(one, other, until);
-            self.weather.cut(other, one, until);
+            self.fault_schedule.cut(one, other, until);
+            self.fault_schedule.cut(other, one, until);
         }
         self.servers[one].process.alive
     }
@@ -285,7 +285,7 @@ impl World {
 
     /// Faults are over: what still stands between the hosts is gone.
     pub(super) fn calm_down(&mut self) {
-        self.weather.clear_up(self.time);
+        self.fault_schedule.end(self.time);
         self.traps.clear();
         self.hurry_drains();
         self.give_up_migrations();

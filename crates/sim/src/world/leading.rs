@@ -54,13 +54,13 @@ pub(super) enum Turn {
     Withdraw,
     /// A server stands still until then.
     Stop { server: usize, until: Nanos },
-    /// Proxies are a little slower for so long.
+    /// Proxies are a little slower for this long.
     Slow { by: Nanos, until: Nanos },
     /// Connections to former servers break, and what was sent over them arrives later.
     Lag,
-    /// Something goes wrong; some stage's own blow, or any.
+    /// Something goes wrong; some stage's own fault, or any.
     Mischance(Option<Mischance>),
-    /// Something goes wrong as a server has just carried out a step between racks; with that server, if it is one of servers.
+    /// Something goes wrong as a server has just executed a step between racks; with that server, if it is one of servers.
     AtStep {
         server: usize,
         step: RackStep,
@@ -140,7 +140,7 @@ fn first_own_of(servers: usize) -> usize {
 }
 
 impl Led {
-    /// A pool that has not begun its way, among so many servers.
+    /// A pool that has not begun its way, among this many servers.
     pub fn new(
         servers: usize,
         configs: Vec<Arc<ProxyConfig>>,
@@ -233,7 +233,7 @@ impl Led {
     }
 }
 
-/// What proxies are told of a pool that is led, with so many servers of both kinds.
+/// What proxies are told of a pool that is led, with this many servers of both kinds.
 pub(super) fn config(servers: usize, on_down: OnDown) -> ProxyConfig {
     let first_own = first_own_of(servers);
     let settings = led_settings(on_down);
@@ -256,7 +256,7 @@ pub(super) fn config(servers: usize, on_down: OnDown) -> ProxyConfig {
     config
 }
 
-/// The same of one whose items have copies among so many servers.
+/// The same of one whose items have copies among this many servers.
 pub(super) fn config_of_copies(
     servers: usize,
     on_down: OnDown,

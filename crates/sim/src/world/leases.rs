@@ -1,4 +1,4 @@
-//! Leave to serve: each server's serving leases, from the coordinator's answers and by the votes that it asks other
+//! Each server's serving leases, from the coordinator's answers and by the votes that it asks other
 //! servers for, over connections of its own. As in the server, but for the threads.
 //!
 //! A process can be stopped at any moment, also between its look at the clock and what it does then. Such a turn is
@@ -26,7 +26,7 @@ const UNANSWERED_MAX: usize = 4;
 
 impl World {
     /// The coordinator has answered what a server sent at that time.
-    pub(super) fn hear_answered(&mut self, server: usize, sent: Nanos, answer: &HeartbeatAnswer) {
+    pub(super) fn handle_answered(&mut self, server: usize, sent: Nanos, answer: &HeartbeatAnswer) {
         let s = &mut self.servers[server];
         let sent = s.process.clock.read(sent);
         let lease = answer.lease_ms.map(Duration::from_millis);
@@ -35,7 +35,7 @@ impl World {
     }
 
     /// A server has a map, by which it asks others from now on.
-    pub(super) fn hear_map_of_voters(&mut self, server: usize, map: &Arc<ClusterMap>) {
+    pub(super) fn handle_map_of_voters(&mut self, server: usize, map: &Arc<ClusterMap>) {
         let s = &mut self.servers[server];
         if let Some(id) = s.id {
             s.leases.keeper.handle_map(map.clone(), id);
@@ -57,13 +57,13 @@ impl World {
         }
     }
 
-    pub(super) fn hear_lease(&mut self, server: usize, worker: u16, lease: ServingLease) {
+    pub(super) fn handle_lease(&mut self, server: usize, worker: u16, lease: ServingLease) {
         let s = &mut self.servers[server];
         let now = s.process.now(self.time).monotonic;
         let late = s.workers[usize::from(worker)].handle_lease(now, lease);
         self.close_all_late(server, worker, late);
         self.look_at_lease(server, worker);
-        self.settle_worker(server, worker);
+        self.pump_worker(server, worker);
     }
 
     /// Asks others for their votes, if it is time to.
@@ -134,7 +134,7 @@ impl World {
     }
 
     /// Something came from a server that was asked for its vote.
-    pub(super) fn hear_peer(
+    pub(super) fn handle_peer(
         &mut self,
         connection: ConnectionNumber,
         (server, voter): (usize, ServerId),
@@ -175,7 +175,7 @@ impl World {
         self.arm(server);
     }
 
-    /// To be called before a worker carries anything out: what it owes when its lease has ended may be told no more.
+    /// To be called before a worker executes anything: what it owes when its lease has ended may be told no more.
     pub(super) fn look_at_lease(&mut self, server: usize, worker: u16) {
         if self.has_fault(Fault::LeasesOutlived) {
             return;
@@ -214,7 +214,7 @@ impl World {
         }
     }
 
-    /// Stops a server that has looked at the clock and carried out nothing yet, if that is to happen to it. True if it
+    /// Stops a server that has looked at the clock and executed nothing yet, if that is to happen to it. True if it
     /// goes on later.
     pub(super) fn stop_in_turn(
         &mut self,
@@ -274,10 +274,10 @@ impl World {
         self.feed(connection, server, worker, id);
         self.servers[server].leases.read = None;
         self.look_at_lease(server, worker);
-        self.settle_worker(server, worker);
+        self.pump_worker(server, worker);
     }
 
-    /// A command reaches a worker: noted is whether it may carry it out.
+    /// A command reaches a worker: noted is whether it may execute it.
     pub(super) fn note_leave(&mut self, server: usize, worker: u16) {
         let core = &self.servers[server].workers[usize::from(worker)];
         if core.lease_end().is_none() && self.servers[server].leases.keeper.is_leased() {

@@ -23,12 +23,12 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 pub(super) struct LedRacks {
     kind: LedKind,
     servers: usize,
-    /// The step that was carried out last.
+    /// The step that was executed last.
     pub last_step: RackStep,
 }
 
 impl LedRacks {
-    /// The racks of so many servers, where the pool is of such a kind.
+    /// The racks of this many servers, where the pool is of such a kind.
     pub fn new(kind: LedKind, servers: usize) -> Option<Self> {
         kind.is_in_racks().then_some(LedRacks {
             kind,

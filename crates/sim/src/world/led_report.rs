@@ -146,8 +146,8 @@ counted! {
     Mischance {
         /// Connections break; what was under way arrives late or never.
         ConnectionsLost = "connections lost";
-        /// A former server carries out a write that its proxy has given up, or whose proxy has died.
-        WriteLate = "writes carried out late";
+        /// A former server executes a write that its proxy has given up, or whose proxy has died.
+        WriteLate = "writes executed late";
         /// Hosts do not reach each other for a while.
         Partition = "partitions";
         /// A host loses packets for a while.
@@ -372,7 +372,7 @@ impl LedReport {
         }
     }
 
-    pub(in crate::world) fn strike(&mut self, kind: LedKind, mischance: Mischance, moment: Moment) {
+    pub(in crate::world) fn inject(&mut self, kind: LedKind, mischance: Mischance, moment: Moment) {
         *self.struck.entry((kind, mischance, moment)).or_default() += 1;
     }
 
@@ -487,9 +487,9 @@ mod tests {
         assert_eq!(report.to_string(), "");
         let (all, idle) = (report.never().count(), report.idle().count());
         let at = Moment::Stage;
-        report.strike(LedKind::Pool, Mischance::ProxyKilled, at(Stage::Quiesced));
+        report.inject(LedKind::Pool, Mischance::ProxyKilled, at(Stage::Quiesced));
         report.tell(LedKind::Pool, Tally::FillsStored, 3);
-        report.strike(LedKind::Ring, Mischance::FormerKilled, at(Stage::Done));
+        report.inject(LedKind::Ring, Mischance::FormerKilled, at(Stage::Done));
         report.tell(LedKind::Ring, Tally::PlansDone, 1);
         let mut both = report.clone();
         both.add(&report);

@@ -66,7 +66,7 @@ pub(super) fn listed(server: usize) -> Server {
 }
 
 impl LedRing {
-    /// A ring that there is not yet, of some of so many servers, for so many proxies.
+    /// A ring that there is not yet, of some of this many servers, for this many proxies.
     pub fn new(servers: usize, proxies: usize, random: &mut Random) -> Self {
         let first = random.between(2, servers as u64) as usize;
         let even = random.chance(1, 2);
@@ -186,7 +186,7 @@ impl KnownPlan {
         owning.map(|(place, _)| self.host(place)).collect()
     }
 
-    /// The hash by which a key is dealt out.
+    /// The hash by which a key is distributed.
     pub fn hash(&self, key: &[u8]) -> u32 {
         self.list.hashed(key).1 as u32
     }

@@ -6,7 +6,6 @@
 mod answers;
 mod application;
 mod applications;
-mod blows;
 mod checks;
 mod command;
 mod connection;
@@ -15,6 +14,8 @@ mod coordinator;
 mod ending;
 mod event;
 mod fault;
+mod fault_coverage;
+mod fault_schedule;
 mod faults;
 mod leading;
 mod leases;
@@ -37,19 +38,18 @@ mod register;
 mod report;
 mod server;
 mod servers;
+mod step_faults;
 mod story;
-mod strikes;
 mod swarm;
 mod units;
 mod voting;
-mod weather;
 
 pub use fault::Fault;
+pub use fault_coverage::{FaultCase, FaultCoverage, Occasion, StepFault};
 pub use led_report::{LedKind, LedReport, Mischance, Moment, RackStep, Tally};
 pub use line::{Line, Listener};
 pub use plan::{Cluster, LENGTH, LENGTH_MIN, Plan, SERVERS, SERVERS_MAX, SERVERS_MIN};
 pub use report::Report;
-pub use strikes::{Blow, Occasion, Strike, Strikes};
 pub use swarm::{Habit, Habits, Hazard, Hazards, Swarm};
 
 use crate::history::{History, Nanos, Operation};
@@ -65,6 +65,8 @@ use evenkeel_types::map::ClusterMap;
 use evenkeel_types::promise::Consistency;
 use evenkeel_types::{CacheletId, Epoch, KeyHash, WorkerRef};
 use event::Event;
+use fault_coverage::Trap;
+use fault_schedule::FaultSchedule;
 use leading::Led;
 use led_racks::LedRacks;
 use led_ring::LedRing;
@@ -76,9 +78,7 @@ use register::Register;
 use server::Server;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use strikes::Trap;
 use units::MS;
-use weather::Weather;
 
 /// Mean pauses of applications between two sendings of one to four commands: a cluster has three to
 /// nine applications, and so some 250 operations a second on average.
@@ -113,7 +113,7 @@ pub struct World {
     applications: Vec<Application>,
     // The network.
     connections: Vec<Connection>,
-    weather: Weather,
+    fault_schedule: FaultSchedule,
     /// Links that stand.
     linked: BTreeSet<ConnectionNumber>,
     // The members.
@@ -138,7 +138,7 @@ pub struct World {
     old_fills: BTreeMap<u16, Vec<u8>>,
     /// The pool that is led, if one is.
     led: Option<Led>,
-    /// Blows that wait, oldest first.
+    /// Faults that wait, oldest first.
     traps: Vec<Trap>,
     /// Migrations of which the target has flushed what came before the source had decided.
     flushed_early: BTreeSet<(CacheletId, Epoch)>,
@@ -233,7 +233,7 @@ impl World {
             report: Report::default(),
             listener: None,
             violations: Vec::new(),
-            weather: Weather::new(racked + 1, racked, &swarm),
+            fault_schedule: FaultSchedule::new(racked + 1, racked, &swarm),
             servers,
             workers_per_server,
             proxies,
@@ -279,7 +279,7 @@ impl World {
         self.at(FIRST_MISHAP, Event::Mishap);
         self.at(1000 * MS, Event::Look);
         self.at(self.plan.quiet_from(), Event::Quiet);
-        self.at(self.plan.settled_from(), Event::Settle);
+        self.at(self.plan.quiescent_from(), Event::Settle);
     }
 
     /// Runs to the end and judges what happened.
@@ -319,7 +319,7 @@ impl World {
                     message,
                 };
                 if let Some(message) = self.admit(server, life, message, again) {
-                    self.hear_message(server, from, to, message);
+                    self.handle_message(server, from, to, message);
                 }
             }
             Event::Map {
@@ -335,7 +335,7 @@ impl World {
                     map,
                 };
                 if let Some(map) = self.admit(server, life, map, again) {
-                    self.hear_map(server, worker, &map);
+                    self.handle_map(server, worker, &map);
                 }
             }
             Event::Timer { host, life } => {
@@ -393,7 +393,7 @@ impl World {
                     lease,
                 };
                 if let Some(lease) = self.admit(server, life, lease, again) {
-                    self.hear_lease(server, worker, lease);
+                    self.handle_lease(server, worker, lease);
                 }
             }
             Event::GoOn {
@@ -411,7 +411,7 @@ impl World {
             Event::Restart { server } if self.servers[server].process.alive => {}
             Event::Restart { server } => self.start_server(server),
             Event::Led(turn) => self.happen_to_led(turn),
-            Event::Blow(trap) => self.strike_at_step(trap),
+            Event::StepFault(trap) => self.inject_at_step(trap),
             Event::HotKeysOn => self.coordinator.hot_keys = Mode::On,
             Event::Look => self.look(),
             Event::Quiet => {
@@ -447,22 +447,22 @@ impl World {
     }
 
     /// Something arrived at an end of a connection.
-    fn hear(&mut self, connection: ConnectionNumber, end: usize, arrival: Arrival) {
+    fn handle(&mut self, connection: ConnectionNumber, end: usize, arrival: Arrival) {
         let end = &self.connections[connection].ends[end];
         let (host, servers) = (end.host, self.servers.len());
         match end.who {
-            Who::Application(application) => self.hear_proxy(connection, application, arrival),
+            Who::Application(application) => self.handle_proxy(connection, application, arrival),
             Who::ProxyClient(id) => {
-                self.hear_application(connection, (host - servers, id), arrival);
+                self.handle_application(connection, (host - servers, id), arrival);
             }
-            Who::ProxyBackend(id) => self.hear_backend(connection, (host - servers, id), arrival),
+            Who::ProxyBackend(id) => self.handle_backend(connection, (host - servers, id), arrival),
             Who::Link { worker, link } => {
-                self.hear_link(connection, (host, worker, link), arrival);
+                self.handle_link(connection, (host, worker, link), arrival);
             }
             Who::Session { worker, id } => {
-                self.hear_session(connection, (host, worker, id), arrival);
+                self.handle_session(connection, (host, worker, id), arrival);
             }
-            Who::Peer(voter) => self.hear_peer(connection, (host, voter), arrival),
+            Who::Peer(voter) => self.handle_peer(connection, (host, voter), arrival),
         }
     }
 

@@ -33,7 +33,7 @@ impl World {
         self.plan.fault == Some(fault)
     }
 
-    /// What a home answers to a command that it does not carry out.
+    /// What a home answers to a command that it does not execute.
     pub(super) fn swallow(&mut self, command: &Command, input: &[u8]) -> Option<&'static [u8]> {
         let fault = self.plan.fault?;
         let line = input

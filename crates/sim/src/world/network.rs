@@ -1,5 +1,5 @@
 //! Connections: bytes that arrive in order, in other pieces than they were sent in, late, or not at
-//! all when the connection ends. How late, [`super::weather`] says.
+//! all when the connection ends. How late, [`super::fault_schedule`] says.
 //!
 //! Each direction of a connection is a *lane* of chunks with times of arrival. What happens to a
 //! lane is what TCP allows: order is kept, nothing is repeated; a host that cannot be reached gets
@@ -11,8 +11,8 @@
 use super::connection::{
     ACCEPTOR, Arrival, Chunk, Connection, ConnectionNumber, End, INITIATOR, Lane, Who,
 };
+use super::fault_schedule::Packet;
 use super::units::MS;
-use super::weather::Packet;
 use super::{Event, World};
 use crate::history::Nanos;
 
@@ -46,7 +46,7 @@ impl World {
     pub(super) fn reached(&mut self, connection: ConnectionNumber) {
         let [from, to] = [0, 1].map(|i| self.connections[connection].ends[i].host);
         // Both sides have to hear of each other.
-        let ways = [(from, to), (to, from)].map(|(a, b)| self.weather.cut_until(a, b));
+        let ways = [(from, to), (to, from)].map(|(a, b)| self.fault_schedule.cut_until(a, b));
         let cut = ways[0].max(ways[1]);
         if cut > self.time {
             return self.at(cut, Event::Reach { connection });
@@ -158,7 +158,7 @@ impl World {
         let lane = &mut self.connections[connection].lanes[end];
         let at = at.max(lane.busy_until + 1);
         lane.busy_until = at;
-        if self.weather.note_arrival(from, to, at) {
+        if self.fault_schedule.note_arrival(from, to, at) {
             self.report.tell("deliveries overtaken", 1);
         }
         lane.chunks.push_back((at, chunk));
@@ -182,7 +182,7 @@ impl World {
         }
         let [from_host, to_host] = [from, 1 - from].map(|end| connected.ends[end].host);
         let blocked = self
-            .weather
+            .fault_schedule
             .cut_until(from_host, to_host)
             .max(self.stopped_until(to_host));
         if blocked > self.time {
@@ -213,7 +213,7 @@ impl World {
                 Arrival::Closed
             }
         };
-        self.hear(connection, 1 - from, arrival);
+        self.handle(connection, 1 - from, arrival);
     }
 
     /// The process of a host is gone, and its connections with it.
@@ -243,11 +243,11 @@ impl World {
     fn delay(&mut self, from: usize, to: usize, packet: Packet) -> Nanos {
         let more = self.undetermined();
         let World {
-            weather,
+            fault_schedule,
             random,
             report,
             ..
         } = self;
-        more + weather.delay(random, report, self.time, (from, to), packet)
+        more + fault_schedule.delay(random, report, self.time, (from, to), packet)
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn told<'a>(
 }
 
 impl World {
-    /// A worker has carried out a command, or refused to.
+    /// A worker has executed a command, or refused to.
     pub(super) fn observe(&mut self, server: usize, worker: u16, command: &Command, answer: &[u8]) {
         let key = usize::from(command.key);
         match &command.change {
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    /// A command has been carried out.
+    /// A command has been executed.
     fn apply(&mut self, server: usize, worker: u16, key: usize, change: &Change) {
         let now = self.time;
         let at = self.servers[server].leases.read(now);

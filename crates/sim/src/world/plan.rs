@@ -135,7 +135,7 @@ impl Plan {
     }
 
     /// From when on everything has to have come to rest.
-    pub(super) fn settled_from(&self) -> Nanos {
+    pub(super) fn quiescent_from(&self) -> Nanos {
         self.quiet_from() + CONVERGENCE
     }
 

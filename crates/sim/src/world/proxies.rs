@@ -11,7 +11,7 @@ use evenkeel_types::map::ClusterMap;
 use std::sync::Arc;
 
 impl World {
-    pub(super) fn hear_application(
+    pub(super) fn handle_application(
         &mut self,
         connection: ConnectionNumber,
         (proxy, id): (usize, Option<ClientId>),
@@ -38,10 +38,10 @@ impl World {
             }
             (_, None) => {}
         }
-        self.settle_proxy(proxy);
+        self.pump_proxy(proxy);
     }
 
-    pub(super) fn hear_backend(
+    pub(super) fn handle_backend(
         &mut self,
         connection: ConnectionNumber,
         (proxy, id): (usize, BackendId),
@@ -68,7 +68,7 @@ impl World {
                 p.core.backend_lost(now, id, Cause::Closed);
             }
         }
-        self.settle_proxy(proxy);
+        self.pump_proxy(proxy);
     }
 
     pub(super) fn tell_proxy(&mut self, proxy: usize, map: &Arc<ClusterMap>) {
@@ -83,14 +83,14 @@ impl World {
         let p = &mut self.proxies[proxy];
         let now = p.process.now(self.time).monotonic;
         p.core.set_map(now, MAP_SOURCE, map);
-        self.settle_proxy(proxy);
+        self.pump_proxy(proxy);
     }
 
     pub(super) fn tick_proxy(&mut self, proxy: usize) {
         let p = &mut self.proxies[proxy];
         let now = p.process.now(self.time).monotonic;
         p.core.handle_timeout(now);
-        self.settle_proxy(proxy);
+        self.pump_proxy(proxy);
     }
 
     pub(super) fn proxy_deadline(&self, proxy: usize) -> Option<Nanos> {
@@ -111,15 +111,15 @@ impl World {
     }
 
     /// Does what a proxy says until it says nothing.
-    pub(super) fn settle_proxy(&mut self, proxy: usize) {
+    pub(super) fn pump_proxy(&mut self, proxy: usize) {
         self.proxies[proxy].core.end_turn();
         while let Some(output) = self.proxies[proxy].core.poll_output() {
-            self.carry_out(proxy, output);
+            self.handle_output(proxy, output);
         }
         self.arm(self.servers.len() + proxy);
     }
 
-    fn carry_out(&mut self, proxy: usize, output: Output) {
+    fn handle_output(&mut self, proxy: usize, output: Output) {
         let host = self.servers.len() + proxy;
         let p = &mut self.proxies[proxy];
         match output {

@@ -65,7 +65,7 @@ pub(super) fn server_list(servers: Range<usize>) -> Arc<ServerList> {
     Arc::new(ServerList::new(config).expect("sound servers"))
 }
 
-/// What proxies in front of so many servers are told.
+/// What proxies in front of this many servers are told.
 pub(super) fn config(plan: &Plan, servers: usize, settings: PoolSettings) -> ProxyConfig {
     let kind = match plan.cluster {
         Cluster::Evenkeel => PoolKind::Evenkeel(MAP_SOURCE),

@@ -1,7 +1,7 @@
-//! What each home must hold, told from the commands that it carries out and checked with its answers.
+//! What each home must hold, told from the commands that it executes and checked with its answers.
 //!
-//! Each command is seen before it is carried out and its answer after, so the truth about a key is
-//! known without a hook in any core. A key's home carries out one command after the other; so if each
+//! Each command is seen before it is executed and its answer after, so the truth about a key is
+//! known without a hook in any core. A key's home executes one command after the other; so if each
 //! answer is what a register with `cas`, `incr` and expiry would give in that order, what reaches the
 //! home is linearizable. What clients are told is compared with the same order by
 //! [`crate::history`].
@@ -91,7 +91,7 @@ pub(super) struct Register {
     pub numbers: HashMap<u64, WriteId>,
     /// Which write each version of a key was given to.
     pub versions: Vec<HashMap<u64, WriteId>>,
-    /// Everything that homes carried out.
+    /// Everything that homes executed.
     pub log: Vec<Applied>,
     /// When values may have expired.
     pub lapses: Vec<Lapse>,

@@ -1,7 +1,7 @@
 //! What happened in a run.
 
+use super::fault_coverage::FaultCoverage;
 use super::led_report::LedReport;
-use super::strikes::Strikes;
 use core::fmt;
 use evenkeel_hotkeys::ages::Ages;
 use evenkeel_proxy_core::ProxyStats;
@@ -15,7 +15,7 @@ pub struct Report {
     /// The counts.
     pub counts: BTreeMap<&'static str, u64>,
     /// What went wrong with cachelets in the middle of changes.
-    pub strikes: Strikes,
+    pub fault_coverage: FaultCoverage,
     /// What has happened to pools that were led to other servers.
     pub led: LedReport,
     /// Stands for every byte that arrived anywhere, and when. Equal plans give equal hashes.
@@ -35,7 +35,7 @@ impl Report {
         for (name, count) in &other.counts {
             *self.counts.entry(name).or_default() += count;
         }
-        self.strikes.add(&other.strikes);
+        self.fault_coverage.add(&other.fault_coverage);
         self.led.add(&other.led);
         self.event_hash ^= other.event_hash.rotate_left(1);
         self.staleness.add(&other.staleness);
@@ -98,7 +98,7 @@ impl fmt::Display for Report {
         for (name, count) in &self.counts {
             writeln!(f, "{count:>10}  {name}")?;
         }
-        write!(f, "{}{}", self.strikes, self.led)?;
+        write!(f, "{}{}", self.fault_coverage, self.led)?;
         if self.staleness.count() > 0 {
             writeln!(f, "{}", Staleness(&self.staleness))?;
         }

@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    pub(super) fn hear_session(
+    pub(super) fn handle_session(
         &mut self,
         connection: ConnectionNumber,
         (server, worker, id): (usize, u16, Option<ConnectionId>),
@@ -148,7 +148,7 @@ impl World {
             // The other end has gone before this one was there.
             (_, None) => {}
         }
-        self.settle_worker(server, worker);
+        self.pump_worker(server, worker);
     }
 
     /// Shows a worker what a connection has sent, command by command.
@@ -190,7 +190,7 @@ impl World {
         }
     }
 
-    /// Lets a worker carry out the command at the front of an input, and gives what it consumed and
+    /// Lets a worker execute the command at the front of an input, and gives what it consumed and
     /// answered.
     fn execute(
         &mut self,
@@ -227,7 +227,7 @@ impl World {
         let kept = self
             .kept_answer(server, worker, id)
             .filter(|_| out.is_empty());
-        // What is carried out after the end of the lease is told to nobody, and forgotten where it was given away. A
+        // What is executed after the end of the lease is told to nobody, and forgotten where it was given away. A
         // flush concerns what was not, too; what is only read, by a clock that may have stood still, concerns nothing.
         let is_void = command.change != Change::Flush
             && self.is_too_late(server, worker)
@@ -282,7 +282,7 @@ impl World {
         (consumed, out.unwrap_or_default())
     }
 
-    pub(super) fn hear_link(
+    pub(super) fn handle_link(
         &mut self,
         connection: ConnectionNumber,
         (server, worker, link): (usize, u16, LinkId),
@@ -313,11 +313,11 @@ impl World {
         if matches!(arrival, Arrival::Open) {
             self.linked.insert(connection);
         }
-        self.settle_worker(server, worker);
+        self.pump_worker(server, worker);
     }
 
     /// A message from one worker of a server to another.
-    pub(super) fn hear_message(&mut self, server: usize, from: u16, to: u16, message: Message) {
+    pub(super) fn handle_message(&mut self, server: usize, from: u16, to: u16, message: Message) {
         self.look_at_lease(server, to);
         if let Message::Whole {
             task: Task::Flush { at_s: None },
@@ -353,11 +353,11 @@ impl World {
                 self.lose_cachelets(server, to, &[cachelet]);
             }
         }
-        self.settle_worker(server, to);
+        self.pump_worker(server, to);
     }
 
     /// A worker is handed a map.
-    pub(super) fn hear_map(&mut self, server: usize, worker: u16, map: &Arc<ClusterMap>) {
+    pub(super) fn handle_map(&mut self, server: usize, worker: u16, map: &Arc<ClusterMap>) {
         let s = &mut self.servers[server];
         let Some(id) = s.id else { return };
         let now = s.process.now(self.time);
@@ -375,7 +375,7 @@ impl World {
                 "server {server} went from map {before} back to {after}"
             ));
         }
-        self.settle_worker(server, worker);
+        self.pump_worker(server, worker);
     }
 
     /// Hands a map to each worker, not quite at the same time.
@@ -384,7 +384,7 @@ impl World {
         self.narrate(&[server], || format!("is told of map {}", map.epoch()));
         let map = &self.forged_map(server, map);
         self.check_same_map(map);
-        self.hear_map_of_voters(server, map);
+        self.handle_map_of_voters(server, map);
         let within = self.forged_delay_of_maps();
         for worker in 0..self.workers_per_server {
             let at = self.in_turn(server, within);
@@ -459,7 +459,7 @@ impl World {
             let s = &mut self.servers[server];
             let now = s.process.now(self.time);
             s.workers[usize::from(worker)].order_move(now, cachelet, to);
-            self.settle_worker(server, worker);
+            self.pump_worker(server, worker);
         }
         self.narrate(&[server], || {
             format!("is to have cachelet {cachelet} at worker {to}")
@@ -477,7 +477,7 @@ impl World {
             let core = &mut s.workers[usize::from(worker)];
             core.handle_timeout(now);
             core.maintain(now);
-            self.settle_worker(server, worker);
+            self.pump_worker(server, worker);
         }
     }
 

@@ -113,7 +113,7 @@ set_of! {
         Migrate = "migrations wanted",
         /// A server is emptied, or one that was gets its share again.
         Drain = "servers drained and filled",
-        /// Plans that even out load are carried out from now on, or not any more.
+        /// Plans that even out load are executed from now on, or not any more.
         SwitchPlans = "plans switched",
         /// An operator switches hot keys off, and on again.
         SwitchHotKeys = "hot keys switched",
@@ -174,7 +174,7 @@ pub struct Swarm {
     /// Faults that may come.
     pub hazards: Hazards,
     /// Whether something goes wrong just when cachelets have come to a certain step of what they go through.
-    pub blows: bool,
+    pub step_faults: bool,
     /// Whether some servers cannot pass cachelets on with their contents.
     pub has_old_servers: bool,
     /// What applications do.
@@ -187,7 +187,7 @@ pub struct Swarm {
     pub switch_latency: Nanos,
     /// How far clocks run too fast or too slow at most, in parts per million.
     pub drift_ppm: u64,
-    /// One delivery in so many takes much longer than others.
+    /// One delivery in this many takes much longer than others.
     pub tail: u64,
     /// Writes in a thousand commands.
     pub write_share: u64,
@@ -197,11 +197,11 @@ pub struct Swarm {
     pub leads: LedKind,
 }
 
-/// Which of so many seeds have a pool that is led, in front of plain servers.
+/// Which of this many seeds have a pool that is led, in front of plain servers.
 const LED_EVERY: u64 = 4;
 const LED_OF: u64 = 1;
 
-/// One seed in so many has no faults at all, but what a busy network does anyway.
+/// One seed in this many has no faults at all, but what a busy network does anyway.
 const CALM_EVERY: u64 = 10;
 
 /// Which of them nothing goes wrong in, but cachelets are on their ways all the time.
@@ -251,7 +251,7 @@ impl Swarm {
         let habits = Habits::some(&mut random, 3, 4);
         Swarm {
             hazards,
-            blows: !is_gentle && (is_on_ways || random.chance(3, 4)),
+            step_faults: !is_gentle && (is_on_ways || random.chance(3, 4)),
             has_old_servers: !is_on_ways && random.chance(1, 5),
             // Ten seconds after a flush nothing migrates.
             habits: match is_on_ways {
@@ -311,7 +311,7 @@ impl Swarm {
     /// Whether cachelets may go anywhere and everything that they hold goes with them.
     pub fn is_gentle(&self) -> bool {
         let is_harmless = self.hazards.without(&GENTLE) == Hazards::default();
-        is_harmless && !self.blows && !self.has_old_servers && !self.habits.has(Habit::Flush)
+        is_harmless && !self.step_faults && !self.has_old_servers && !self.habits.has(Habit::Flush)
     }
 }
 

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub(super) struct Leases {
     pub keeper: LeaseKeeper,
     pub peers: BTreeMap<ServerId, Peer>,
-    /// It will be stopped in its next turn, for so long.
+    /// It will be stopped in its next turn, for this long.
     pub stop_in_turn: Option<Nanos>,
     /// When the turn began that goes on now, if it was stopped in it.
     pub read: Option<Nanos>,

@@ -12,7 +12,7 @@ use std::process::Command;
 const CACHELETS: u16 = 16;
 /// Largest item, in both.
 const ITEM_BYTES_MAX: usize = 1 << 20;
-/// A second passes for our store in so many requests.
+/// A second passes for our store in this many requests.
 const REQUESTS_PER_SECOND: u64 = 100_000;
 
 /// A cache that can be asked for keys.
@@ -107,7 +107,7 @@ pub struct Memcached {
 }
 
 impl Memcached {
-    /// Starts one with so much memory and one thread.
+    /// Starts one with this much memory and one thread.
     pub fn start(mib: u64) -> Memcached {
         let process = Process::spawn(&["-t", "1", "-m", &mib.to_string(), "-I", "1m"]);
         let stream = TcpStream::connect(process.address()).expect("memcached listens");

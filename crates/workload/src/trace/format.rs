@@ -170,7 +170,7 @@ pub(super) type Columns = Vec<Option<usize>>;
 pub(super) enum Line {
     /// No request.
     Nothing,
-    /// The request, so many times.
+    /// The request, this many times.
     Requests(u64),
     /// Gets of `count` blocks from `first`.
     Blocks { first: u64, count: u64 },
@@ -327,7 +327,7 @@ fn told(request: &mut TraceRequest, size: u32, ttl_s: u64) {
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// A time in units of so many nanoseconds, if it is given.
+/// A time in units of this many nanoseconds, if it is given.
 fn optional_time(text: &[u8], unit_ns: u64) -> Result<Option<u64>, Fault> {
     if text.is_empty() {
         return Ok(None);

@@ -16,7 +16,7 @@ fn a_server_that_reports_a_thousandfold_load_does_not_draw_everything_to_one_pla
             let ClusterAnswer::Plan(plan) = answer else {
                 break;
             };
-            carry_out(&mut truth, &plan);
+            apply(&mut truth, &plan);
         }
         for load in loads(&truth) {
             assert!(load <= 1.5 * 32e3, "{load}");
@@ -42,8 +42,8 @@ fn a_server_that_claims_to_be_idle_gets_no_more_than_its_share() {
             let ClusterAnswer::Plan(plan) = answer else {
                 break;
             };
-            carry_out(&mut report, &plan);
-            carry_out(&mut truth, &plan);
+            apply(&mut report, &plan);
+            apply(&mut truth, &plan);
         }
         for worker in &truth.servers[5].workers {
             assert!(worker.load <= 32e3 + 1.05 * 33e3, "{}", worker.load);
@@ -81,7 +81,7 @@ fn absurd_numbers_are_borne() {
     }
 }
 
-/// The cluster with loads that waver by so much.
+/// The cluster with loads that waver by this much.
 fn waver(random: &mut SplitMix64, truth: &ClusterReport, part: f64) -> ClusterReport {
     let mut report = truth.clone();
     for worker in report.servers.iter_mut().flat_map(|s| &mut s.workers) {
@@ -124,7 +124,7 @@ fn a_hot_server_is_relieved_step_by_step_and_then_nothing_moves() {
                 assert!(plan.bytes <= 512 * MIB / 100);
                 moved += plan.moves.len();
                 late += if interval > 20 { plan.moves.len() } else { 0 };
-                carry_out(&mut truth, &plan);
+                apply(&mut truth, &plan);
             }
         }
         let loads = loads(&truth);

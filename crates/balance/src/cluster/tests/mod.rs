@@ -68,7 +68,7 @@ fn cluster(servers: &[&[&[f64]]]) -> ClusterReport {
     report
 }
 
-/// A worker has so many times the load.
+/// A worker has this many times the load.
 fn heat(worker: &mut WorkerReport, times: f64) {
     worker.load *= times;
     worker.busy = (worker.busy * times).min(1.0);
@@ -110,8 +110,8 @@ fn moves(plan: &ClusterPlan) -> Vec<(u32, WorkerRef, WorkerRef)> {
     plan.moves.iter().map(triple).collect()
 }
 
-/// Carries a plan out.
-fn carry_out(report: &mut ClusterReport, plan: &ClusterPlan) {
+/// Executes a plan.
+fn apply(report: &mut ClusterReport, plan: &ClusterPlan) {
     for it in &plan.moves {
         let c = take(report, it.cachelet, it.from);
         add_load(owner(report, it.from), -c.load);

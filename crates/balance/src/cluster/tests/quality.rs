@@ -13,7 +13,7 @@ const CACHELETS: u64 = 64;
 const SEEN_MAX: f64 = 0.95;
 
 /// Clusters of 6 to 8 servers at 0 to 120 % of their capacity, of which half have a key with half of the load and a tenth two: what
-/// replicas of those take away is spread over all workers, as phase 1 does. Plans are carried out until there is none.
+/// replicas of those take away is spread over all workers, as phase 1 does. Plans are executed until there is none.
 #[test]
 fn after_all_phases_nobody_is_far_above_the_mean() {
     let mut random = SplitMix64::new(seed(0x5eed));
@@ -26,7 +26,7 @@ fn after_all_phases_nobody_is_far_above_the_mean() {
             ..generous()
         };
         while let ClusterAnswer::Plan(plan) = answer(&truth.report(), &config(plans)) {
-            truth.carry_out(&plan);
+            truth.apply(&plan);
             plans += 1;
             assert!(plans <= 10, "plans have no end");
         }
@@ -156,7 +156,7 @@ impl Truth {
         }
     }
 
-    fn carry_out(&mut self, plan: &ClusterPlan) {
+    fn apply(&mut self, plan: &ClusterPlan) {
         for it in &plan.moves {
             let to = u64::from(it.to.server.0) * WORKERS + u64::from(it.to.worker);
             self.cachelets[it.cachelet.0 as usize].1 = to as usize;

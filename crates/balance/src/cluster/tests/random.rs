@@ -35,11 +35,11 @@ fn plans_of_all_planners_keep_every_rule() {
     assert!(plans.values().all(|&count| count > 8), "{plans:?}");
 }
 
-/// The rules once more, on a cluster that the plan was really carried out on. Reports of these clusters are believed
+/// The rules once more, on a cluster that the plan was really executed on. Reports of these clusters are believed
 /// as they are, unless one is more than four times the median.
 fn check_rules(report: &ClusterReport, config: &ClusterConfig, plan: &ClusterPlan) {
     let mut after = report.clone();
-    carry_out(&mut after, plan);
+    apply(&mut after, plan);
     let (was, is) = (loads(report), loads(&after));
     assert!((was.iter().sum::<f64>() - is.iter().sum::<f64>()).abs() < 1e-3);
     assert!(plan.moves.len() <= config.moves_max);

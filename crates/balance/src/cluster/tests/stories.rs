@@ -151,7 +151,7 @@ fn a_plan_may_always_move_one_cachelet_however_large() {
         assert_eq!(refused, Err(Refusal::Bytes(2 * MIB)));
     }
     let first = expect_plan(answer(&report, &ClusterConfig::default()));
-    carry_out(&mut report, &first);
+    apply(&mut report, &first);
     assert_eq!(
         answer(&report, &ClusterConfig::default()),
         ClusterAnswer::Even

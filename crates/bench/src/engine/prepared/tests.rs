@@ -19,7 +19,7 @@ const REQUESTS: u64 = 60;
 const PIPELINE: usize = 20;
 
 /// A server that answers as it likes, and a network that cuts answers and flips bytes.
-struct Weather {
+struct Disturbed {
     rng: WorkloadRng,
     protocol: Protocol,
     /// Of a hundred answers, how many are unusual; of a thousand bytes, how many are flipped.
@@ -27,7 +27,7 @@ struct Weather {
     flipped: u64,
 }
 
-impl Weather {
+impl Disturbed {
     fn chance(&mut self, of: u64, hundred: u64) -> bool {
         rng::below(&mut self.rng, hundred) < of
     }
@@ -168,12 +168,12 @@ fn booked(work: &Work) -> (Counters, [(u64, u64); 2], Option<&str>) {
 }
 
 /// One load on a connection: plain, drawn and prepared; what they counted, and whether the connection was lost.
-fn compare(weather: &mut Weather) -> (Counters, bool) {
+fn compare(disturbed: &mut Disturbed) -> (Counters, bool) {
     let spec: WorkloadSpec = WORKLOAD.parse().unwrap();
     let workload = spec.build().unwrap();
     let target: Target = "127.0.0.1:1".parse().unwrap();
     let mut plan = LoadPlan::new(target, Source::Generated(spec));
-    plan.protocol = weather.protocol;
+    plan.protocol = disturbed.protocol;
     plan.pipeline = PIPELINE;
     plan.stop.requests = Some(REQUESTS);
     let plan = Arc::new(plan);
@@ -203,13 +203,13 @@ fn compare(weather: &mut Weather) -> (Counters, bool) {
         }
         let mut answers = Vec::new();
         for index in answered..answered + in_flight {
-            weather.answer(&ring, index % ring.len(), &mut answers);
+            disturbed.answer(&ring, index % ring.len(), &mut answers);
         }
         answered += in_flight;
-        weather.flip(&mut answers);
+        disturbed.flip(&mut answers);
         let mut rest = &answers[..];
         while !rest.is_empty() {
-            let piece = 1 + rng::below(&mut weather.rng, 200) as usize;
+            let piece = 1 + rng::below(&mut disturbed.rng, 200) as usize;
             let (piece, behind) = rest.split_at(piece.min(rest.len()));
             rest = behind;
             pending.extend_from_slice(piece);
@@ -262,13 +262,13 @@ fn answers_count_as_the_general_parser_has_them() {
             (Protocol::Classic, 2, 1),
             (Protocol::Meta, 2, 1),
         ] {
-            let mut weather = Weather {
+            let mut disturbed = Disturbed {
                 rng: rng::stream(seed, round),
                 protocol,
                 unusual,
                 flipped,
             };
-            let (counters, is_lost) = compare(&mut weather);
+            let (counters, is_lost) = compare(&mut disturbed);
             if (unusual, flipped) == (0, 0) {
                 assert_eq!((counters.requests, counters.misses), (REQUESTS, 0));
                 assert_eq!((counters.errors, counters.wrong_values), (0, 0));

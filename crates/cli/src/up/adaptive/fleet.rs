@@ -1,4 +1,4 @@
-//! memcacheds behind relays that take a toll, two proxies that share a ring of them, and the coordinator that leads it.
+//! memcacheds behind relays that add a service time, two proxies that share a ring of them, and the coordinator that leads it.
 
 use crate::up::args::Args;
 use crate::up::member::{MEMCACHED, Member, Plan};
@@ -69,10 +69,10 @@ impl Fleet {
         let relays = FIRST_MEMCACHED + servers;
         self.processes.wait_ready(FIRST_MEMCACHED..relays, end)?;
         let behind: Vec<_> = self.addresses(MEMCACHED).collect();
-        let toll = Duration::from_secs(1) / CAPACITY;
-        let toll = format!("{}us", toll.as_micros());
+        let service_time = Duration::from_secs(1) / CAPACITY;
+        let service_time = format!("{}us", service_time.as_micros());
         for (number, to) in (1..).zip(behind) {
-            let arguments = ["--to", &to.to_string(), "--toll", &toll];
+            let arguments = ["--to", &to.to_string(), "--service-time", &service_time];
             self.add(format!("relay-{number}"), RELAY, &arguments)?;
         }
         let proxies = relays + servers;

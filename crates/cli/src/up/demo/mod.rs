@@ -34,7 +34,7 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 /// Distance of looks at the load, which publishes its figures about as often.
 const LOAD_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A line is written about so much.
+/// A line is written about this much.
 const LINE_SECONDS: f64 = 0.9;
 
 /// Columns of a terminal that does not say.

@@ -24,7 +24,7 @@ pub fn check(args: &DemoArgs, rate: f64) -> Result<(), UsageError> {
         .map_err(|error| UsageError(error.to_string()))
 }
 
-/// The load that goes on through all phases, of so many requests a second.
+/// The load that goes on through all phases, of this many requests a second.
 ///
 /// # Errors
 /// When the key space, the popularity or the mix is out of range.

@@ -24,7 +24,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-type deed struct {
+type operation struct {
 	what            byte
 	value, expected uint64
 	// Whether an answer said that it was done.
@@ -34,7 +34,7 @@ type deed struct {
 var cache = porcupine.Model{
 	Init: func() interface{} { return uint64(0) },
 	Step: func(state, input, _ interface{}) (bool, interface{}) {
-		held, did := state.(uint64), input.(deed)
+		held, did := state.(uint64), input.(operation)
 		switch did.what {
 		case 'r':
 			return did.value == 0 || did.value == held, did.value
@@ -55,7 +55,7 @@ func main() {
 		var key int
 		var call, back int64
 		var what string
-		var did deed
+		var did operation
 		read, _ := fmt.Sscan(lines.Text(), &key, &call, &back, &what, &did.value, &did.expected)
 		if read < 5 || len(what) != 1 {
 			fmt.Fprintf(os.Stderr, "%q is no operation\n", lines.Text())

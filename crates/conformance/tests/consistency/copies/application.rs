@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 pub const KEYS: usize = 40;
 
-/// One key in so many holds a number, which is counted up.
+/// One key in this many holds a number, which is counted up.
 const COUNTERS: usize = 4;
 
-/// Half of all commands are about so many keys.
+/// Half of all commands are about this many keys.
 const HOT: u64 = 8;
 
-/// A number that is stored has so many to itself.
+/// A number that is stored has this many to itself.
 const COUNTED: u64 = 1_000_000;
 
 /// Keys of a multi-get.
@@ -28,13 +28,13 @@ const WIDTHS: std::ops::RangeInclusive<u64> = 2..=12;
 /// Most commands that are sent before their answers are read.
 const PIPELINE_MAX: u64 = 4;
 
-/// Of a hundred commands, so many may write.
+/// Of a hundred commands, this many may write.
 const WRITES_PER_CENT: u64 = 25;
 
 /// Time between the answers to one burst of commands and the next.
 const THINKING: Duration = Duration::from_millis(4);
 
-/// Whoever waits longer for an answer takes the proxy to hang: many times its request timeout.
+/// Anyone who waits longer for an answer takes the proxy to hang: many times its request timeout.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
 
 /// What all applications of a history share.

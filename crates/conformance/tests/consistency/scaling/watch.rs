@@ -75,7 +75,7 @@ impl<'a> Watch<'a> {
         self.look_at_ends(&running, &owners);
         self.look_at_starts(&starts, &running, &owners);
         self.look_at_count(&owners);
-        self.hear_events();
+        self.handle_events();
     }
 
     fn look_at_ends(&mut self, running: &Running, owners: &Owners) {
@@ -136,7 +136,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn hear_events(&mut self) {
+    fn handle_events(&mut self) {
         let Some(told) = self.leader.get("/api/v1/scale/events") else {
             return;
         };
@@ -151,10 +151,12 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// It is said at once: what comes of it may end the test before anybody asks.
+    /// It is said at once, as what comes of it may end the test before anybody asks, and once.
     fn is_wrong(&mut self, what: String) {
-        println!("wrong: {what}");
-        self.seen.wrong.push(what);
+        if !self.seen.wrong.contains(&what) {
+            println!("wrong: {what}");
+            self.seen.wrong.push(what);
+        }
     }
 }
 

@@ -56,7 +56,7 @@ impl Follower {
     }
 
     /// Sends a heartbeat and takes the steps in the answer. Gives the interval until the next in milliseconds.
-    fn hear(&mut self, world: &mut World) -> u64 {
+    fn handle(&mut self, world: &mut World) -> u64 {
         let answer = world.send(&self.0).unwrap();
         for PoolStep {
             pool,
@@ -81,7 +81,7 @@ impl Follower {
 
     /// The same, and has nothing under way by former steps.
     fn follow(&mut self, world: &mut World) -> u64 {
-        let interval = self.hear(world);
+        let interval = self.handle(world);
         for followed in &mut self.0.pools {
             followed.acknowledged = followed.told.map_or(0, |step| step.version);
         }
@@ -151,7 +151,7 @@ fn followers<const N: usize>() -> (World, [Follower; N]) {
     (world, all)
 }
 
-/// All report, so many times, an interval apart.
+/// All report, this many times, an interval apart.
 fn follow(world: &mut World, all: &mut [Follower], rounds: usize) {
     for _ in 0..rounds {
         for follower in &mut *all {
@@ -296,7 +296,7 @@ fn who_is_silent_holds_the_change_up_and_is_named() {
     assert_eq!(view(&world).stage, Stage::Warming);
     assert!(news(&world).contains(&ChangeNews::ProxyRemoved));
     // It was only cut off: it is told at once what holds.
-    all[1].hear(&mut world);
+    all[1].handle(&mut world);
     assert_eq!(all[1].stage(), Stage::Warming);
 }
 
@@ -325,7 +325,7 @@ fn a_pause_that_lasts_too_long_is_withdrawn() {
     // Both hurry, and the second does not come back once the step is published.
     follow(&mut world, &mut all, 1);
     all[0].follow(&mut world);
-    all[1].hear(&mut world);
+    all[1].handle(&mut world);
     all[0].follow(&mut world);
     assert_eq!(all[0].stage(), Stage::Quiesced);
     assert_eq!(view(&world).waits_for, ["p2"]);
@@ -356,10 +356,10 @@ fn a_heartbeat_finds_the_pause_too_long_as_well() {
     begin(&mut world, Stage::Warming, 2).unwrap();
     follow(&mut world, &mut all, 1);
     all[0].follow(&mut world);
-    all[1].hear(&mut world);
+    all[1].handle(&mut world);
     assert_eq!(view(&world).stage, Stage::Quiesced);
     world.now.monotonic = world.now.monotonic + limits::PAUSE_MAX;
-    all[0].hear(&mut world);
+    all[0].handle(&mut world);
     assert_eq!(all[0].told("main"), Some((3, Stage::Former)));
 }
 
@@ -372,7 +372,7 @@ fn an_operator_takes_a_change_back_until_the_pool_is_warming() {
     begin(&mut world, Stage::Warming, 2).unwrap();
     follow(&mut world, &mut all, 1);
     all[0].follow(&mut world);
-    all[1].hear(&mut world);
+    all[1].handle(&mut world);
     assert_eq!(view(&world).stage, Stage::Quiesced);
     let withdrawn = world.core.withdraw_change(world.now, "main").unwrap();
     assert_eq!((withdrawn.goal, withdrawn.version), (Stage::Former, 3));

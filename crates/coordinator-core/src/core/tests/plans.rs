@@ -1,4 +1,4 @@
-//! Plans, on clusters whose servers carry out what they are told.
+//! Plans, on clusters whose servers execute what they are told.
 
 use super::*;
 use crate::plans::{MoveState, PlanMode, PlanRefusal, PlanSettings, PlanState, Verdict};
@@ -53,7 +53,7 @@ impl Cluster {
         }
     }
 
-    /// With some of what a worker has being so many times as hot.
+    /// With some of what a worker has being this many times as hot.
     pub(super) fn heat(&mut self, at: WorkerRef, cachelets: usize, factor: f64) {
         let owners = self.world.owners();
         let of_it = owners

@@ -36,7 +36,7 @@ struct Process {
     works_by: Option<Arc<ClusterMap>>,
     /// The newest map that it was told.
     told: Option<Arc<ClusterMap>>,
-    /// A map it has received and not carried out yet.
+    /// A map it has received and not executed yet.
     received: Option<Arc<ClusterMap>>,
     /// What it holds of virtual nodes that it owns or takes.
     holds: BTreeMap<usize, Held>,
@@ -84,7 +84,7 @@ impl Process {
     }
 
     /// Works by a map that was received. `new_contents` gives numbers that nothing has had before.
-    fn carry_out(&mut self, me: ServerId, mut new_contents: impl FnMut() -> u64) {
+    fn execute(&mut self, me: ServerId, mut new_contents: impl FnMut() -> u64) {
         let Some(map) = self.received.take() else {
             return;
         };
@@ -258,18 +258,18 @@ impl Model {
                 let change = format!(r#"{{"lease_ms": {lease_ms}}}"#);
                 self.world.set(&change).unwrap();
             }
-            18..38 => self.carry_out(i),
+            18..38 => self.execute(i),
             38..50 => self.copy(i),
             _ => self.report(i),
         }
         self.check();
     }
 
-    fn carry_out(&mut self, i: usize) {
+    fn execute(&mut self, i: usize) {
         let process = &mut self.processes[i];
         if let Some(&me) = self.ids.get(&process.heartbeat.name) {
             let contents = &mut self.contents;
-            process.carry_out(me, || {
+            process.execute(me, || {
                 *contents += 1;
                 *contents
             });
@@ -555,7 +555,7 @@ impl Model {
                         self.seen[0] += 1;
                         self.seen[2] += u64::from(since > last.epoch());
                     }
-                    // Whoever had it has said goodbye: it is given to another at once.
+                    // Anyone who had it has said goodbye: it is given to another at once.
                     None => assert!(since > last.epoch(), "no cachelet jumps with its contents"),
                 }
             } else if was != owner {
@@ -683,7 +683,7 @@ impl Model {
                 self.ids
                     .insert(process.heartbeat.name.clone(), answer.server_id.unwrap());
                 process.received = answer.map.or(process.received.take());
-                self.carry_out(i);
+                self.execute(i);
                 self.copy(i);
             }
             self.check();

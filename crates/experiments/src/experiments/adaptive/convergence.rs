@@ -9,7 +9,7 @@ use evenkeel_placement::ring::{HASHES, Ring};
 /// What all servers are asked for in a slot.
 const REQUESTS: f64 = 1e9;
 
-/// The servers are even when none has more than so many times the mean.
+/// The servers are even when none has more than this many times the mean.
 const EVEN: f64 = 1.05;
 
 /// Slots until something is so; `None` where it did not come to that.
@@ -21,7 +21,7 @@ pub(super) struct Converged {
     pub even: Option<u32>,
 }
 
-/// Plans with α = 0 and β = 0.01 until both are so, for so many slots at most.
+/// Plans with α = 0 and β = 0.01 until both are so, for this many slots at most.
 pub(super) fn converged(
     servers: usize,
     virtual_nodes: usize,

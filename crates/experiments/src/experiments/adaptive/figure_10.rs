@@ -24,7 +24,7 @@ const BETAS: [f64; 4] = [0.01, 0.05, 0.2, 1.0];
 const PAGES: usize = 20_000;
 const EXPONENT: f64 = 0.6;
 
-/// The popular region: so many pages side by side, so far into the run of the busy server behind the next one, this part of all
+/// The popular region: this many pages side by side, so far into the run of the busy server behind the next one, this part of all
 /// requests.
 const CROWD_PAGES: u32 = 16;
 const CROWD_AT: f64 = 0.5;

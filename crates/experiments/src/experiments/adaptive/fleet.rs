@@ -1,7 +1,7 @@
 //! memcacheds with a hard capacity, two proxies that share a ring of them, and the coordinator that leads it.
 //!
 //! ```text
-//!  generator ──> 2 proxies ──> relays with a toll ──> memcacheds
+//!  generator ──> 2 proxies ──> relays with a service time ──> memcacheds
 //!                    └── coordinator: the ring
 //! ```
 
@@ -41,7 +41,7 @@ const CONNECTIONS: usize = 16;
 const READY_LIMIT: Duration = Duration::from_secs(30);
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A memcached and the relay that takes its toll.
+/// A memcached and the relay that adds its service time.
 #[derive(Debug)]
 struct Behind {
     /// By which its place on the ring is chosen: so that it is the same in every run.
@@ -58,20 +58,27 @@ pub(super) struct RingFleet {
     servers: Vec<Behind>,
     coordinator: Server,
     api: ApiClient,
-    toll: Duration,
+    service_time: Duration,
     _folder: TempDir,
 }
 
 impl Behind {
-    fn start(number: usize, toll: Duration) -> anyhow::Result<Behind> {
+    fn start(number: usize, service_time: Duration) -> anyhow::Result<Behind> {
         let cores = allowed_cores()?;
         let memcached = Server::memcached(Path::new("memcached"), &["-t", "1"], &cores)
             .context("starting memcached (Debian: apt-get install memcached)")?;
-        let (to, toll) = (
+        let (to, service_time) = (
             memcached.address.to_string(),
-            format!("{}us", toll.as_micros()),
+            format!("{}us", service_time.as_micros()),
         );
-        let relay = ["bench", "relay", "--to", &to, "--toll", &toll];
+        let relay = [
+            "bench",
+            "relay",
+            "--to",
+            &to,
+            "--service-time",
+            &service_time,
+        ];
         Ok(Behind {
             name: format!("m{number}"),
             relay: Server::evenkeel(&relay, &cores)?,
@@ -86,16 +93,16 @@ impl Behind {
 }
 
 impl RingFleet {
-    /// Starts so many servers, placed by ketama as yet, and waits until both proxies follow.
+    /// Starts this many servers, placed by ketama as yet, and waits until both proxies follow.
     pub fn start(servers: usize) -> anyhow::Result<RingFleet> {
-        let toll = Duration::from_nanos(1_000_000_000 / CAPACITY);
+        let service_time = Duration::from_nanos(1_000_000_000 / CAPACITY);
         let cores = allowed_cores()?;
         let folder = TempDir::new().context("making a folder")?;
         let state = folder.path().join("state").display().to_string();
         let coordinator = ["coordinator", "--listen", "127.0.0.1:0", "--state", &state];
         let coordinator = Server::evenkeel(&coordinator, &cores)?;
         let api = api_of(&coordinator.address.to_string())?;
-        let servers = (1..=servers).map(|number| Behind::start(number, toll));
+        let servers = (1..=servers).map(|number| Behind::start(number, service_time));
         let servers = servers.collect::<anyhow::Result<Vec<_>>>()?;
         let listed: Vec<String> = servers
             .iter()
@@ -125,7 +132,7 @@ impl RingFleet {
             servers,
             coordinator,
             api,
-            toll,
+            service_time,
             _folder: folder,
         };
         fleet.wait("two proxies that follow", |ring| {
@@ -140,7 +147,7 @@ impl RingFleet {
         proxies.map(|proxy| Target::from(proxy.address)).collect()
     }
 
-    /// Keys a second that so many servers serve together.
+    /// Keys a second that this many servers serve together.
     pub fn capacity(servers: usize) -> f64 {
         (servers as u64 * CAPACITY) as f64
     }
@@ -196,7 +203,7 @@ impl RingFleet {
 
     /// Starts another server and has it added. Its name.
     pub fn add(&mut self) -> anyhow::Result<String> {
-        let newcomer = Behind::start(self.servers.len() + 1, self.toll)?;
+        let newcomer = Behind::start(self.servers.len() + 1, self.service_time)?;
         let (name, address) = (newcomer.name.clone(), newcomer.address());
         self.servers.push(newcomer);
         let request = RingServerRequest {
@@ -257,7 +264,7 @@ impl RingFleet {
     }
 }
 
-/// The load: items that are read, and put back by whoever misses them.
+/// The load: items that are read, and put back by anyone who misses them.
 pub(super) fn load(run: &Run) -> LoadSpec {
     LoadSpec {
         keys: run.by_scale([2_000, 20_000, 100_000, 1_000_000]),

@@ -54,7 +54,7 @@ impl Way {
     }
 }
 
-/// After a plan has begun hits are looked at for so long: longer than any plan takes.
+/// After a plan has begun hits are looked at for this long: longer than any plan takes.
 const LOOK: Duration = Duration::from_secs(16);
 
 const LIMIT: Duration = Duration::from_secs(60);

@@ -36,7 +36,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// So many pages, drawn at random from those that there are, of Zipf popularity. `notes` is told what stands in.
+    /// This many pages, drawn at random from those that there are, of Zipf popularity. `notes` is told what stands in.
     pub fn new(
         run: &Run,
         count: usize,
@@ -116,7 +116,7 @@ impl Pages {
         }
     }
 
-    /// Puts so many pages side by side at the beginning of a part, of equal popularity, this part of all requests together.
+    /// Puts this many pages side by side at the beginning of a part, of equal popularity, this part of all requests together.
     pub fn crowd(&mut self, part: Part, count: u32, share: f64) {
         let all: f64 = self.weights.iter().sum();
         let each = all * share / f64::from(count);

@@ -102,7 +102,7 @@ impl Slots {
         }
     }
 
-    /// A slot, and the plan behind it, carried out.
+    /// A slot, and the plan behind it, executed.
     pub fn step(&mut self, planner: &mut dyn RingPlanner) -> anyhow::Result<Slot> {
         let report = self.serve();
         let plan = planner.plan(&self.ring, &report)?;

@@ -12,7 +12,7 @@ use crate::trial::{TableCurve, Trial, mean, reads_and_writes_table, trials_table
 use evenkeel_bench::plot::{Axis, Curve, Plot};
 use evenkeel_sim::load::KEY_LEN as SIMULATED_KEY_LEN;
 
-/// Beyond saturation latency is a matter of how long one waits: what is above so many times the limit is not
+/// Beyond saturation latency is a matter of how long one waits: what is above this many times the limit is not
 /// drawn.
 const SHOWN: f64 = 10.0;
 

@@ -54,7 +54,7 @@ pub(crate) struct Finding {
 /// Who serves the keys of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workers {
-    /// So many workers, each with keys of its own.
+    /// This many workers, each with keys of its own.
     Own(u16),
     /// As many that all serve any key, as memcached's threads do: one worker that is as many times as fast. That costs
     /// them nothing here, no lock and no wait.
@@ -143,7 +143,7 @@ impl Setting {
         }
     }
 
-    /// Whoever serves the keys of each server.
+    /// Anyone who serves the keys of each server.
     pub fn workers(self, workers: Workers) -> Setting {
         Setting { workers, ..self }
     }
@@ -212,7 +212,7 @@ impl Setting {
         Setting { reads, ..self }
     }
 
-    /// Replicated, with at most so many replicas.
+    /// Replicated, with at most this many replicas.
     pub fn gamma_max(mut self, most: u8) -> Setting {
         if let HotKeys::Replicated { gamma_max, .. } = &mut self.hot_keys {
             *gamma_max = most;

@@ -51,7 +51,7 @@ pub(crate) struct Size {
     /// Clients, each with leases of its own.
     pub connections: usize,
     /// Time for hot keys to be found before anything is measured.
-    pub settle: Duration,
+    pub warm_up: Duration,
     /// Length of a trial.
     pub duration: Duration,
     /// How often other keys become hot where they do.
@@ -81,7 +81,7 @@ impl Size {
             keys: run.by_scale([2_000, 60_000, 1_000_000, 10_000_000]),
             capacity: small::CAPACITY,
             names: run.by_scale([1, 1, 6, 6]),
-            settle: Duration::from_secs(5),
+            warm_up: Duration::from_secs(5),
             duration: Duration::from_millis(run.by_scale([300, 2_000, 10_000, 10_000])),
             // The paper's minute is longer than a small experiment's trials.
             reshuffle: Duration::from_millis(run.by_scale([100, 2_500, 60_000, 60_000])),
@@ -106,7 +106,7 @@ impl Size {
             names: run.by_scale([1, 3, 6, 6]),
             connections: CONNECTIONS,
             // What piled up at a hot server before its keys were found has to be gone.
-            settle: Duration::from_secs(run.by_scale([10, 30, 30, 30])),
+            warm_up: Duration::from_secs(run.by_scale([10, 30, 30, 30])),
             duration: Duration::from_secs(run.by_scale([5, 15, 30, 30])),
             reshuffle: Duration::from_secs(run.by_scale([5, 60, 60, 60])),
             rates: run.by_scale([
@@ -128,7 +128,7 @@ impl Size {
             return self.clone();
         }
         Size {
-            settle: Duration::from_secs(3),
+            warm_up: Duration::from_secs(3),
             duration: Duration::from_millis(1_500),
             reshuffle: Duration::from_secs(2),
             rates,
@@ -145,7 +145,7 @@ impl Size {
         }
         Size {
             keys: 12_000,
-            settle: Duration::from_secs(3),
+            warm_up: Duration::from_secs(3),
             duration: Duration::from_millis(2_500),
             ..self.clone()
         }
@@ -171,10 +171,10 @@ impl Size {
     }
 
     /// Time for real servers to even out their load before anything is measured.
-    pub fn settle(&self, setting: &Setting) -> Duration {
+    pub fn warm_up(&self, setting: &Setting) -> Duration {
         let replicated = match setting.hot_keys {
             HotKeys::Off => Duration::ZERO,
-            HotKeys::Replicated { .. } => self.settle,
+            HotKeys::Replicated { .. } => self.warm_up,
         };
         let takes = |does: bool, time| if does { time } else { Duration::ZERO };
         replicated + takes(setting.lends, LENDS_IN) + takes(setting.moves, MOVES_IN)

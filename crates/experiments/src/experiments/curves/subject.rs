@@ -63,10 +63,10 @@ impl Ground {
             self.filled = Some(names);
         }
         let mut subject = LoadedFleet { fleet, load };
-        let settle = size.settle(setting);
-        if !settle.is_zero() {
+        let warm_up = size.warm_up(setting);
+        if !warm_up.is_zero() {
             say("load is being evened out");
-            let duration = std::mem::replace(&mut subject.load.duration, settle);
+            let duration = std::mem::replace(&mut subject.load.duration, warm_up);
             subject.trial(SETTLE_AT * size.capacity(setting))?;
             subject.load.duration = duration;
         }
@@ -190,7 +190,7 @@ pub(crate) fn load_plan(seed: u64, size: &Size, setting: &Setting) -> LoadPlan {
             operation_ns: 1e9 / capacity_of_thread(size, setting.workers) as f64,
             ..ServiceModel::default()
         },
-        warm_up: nanos(size.settle),
+        warm_up: nanos(size.warm_up),
         length: nanos(size.trial(setting)),
         ..LoadPlan::default()
     }

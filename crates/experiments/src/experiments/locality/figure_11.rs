@@ -38,7 +38,7 @@ const MANY_READS: f64 = 0.95;
 /// The ps above which the text has Snoop and Dir outperform SDS.
 const OUTPERFORM: f64 = 0.5;
 
-/// The mean in ms over so many data centres, of which two have each item in SDR.
+/// The mean in ms over this many data centres, of which two have each item in SDR.
 fn mean(architecture: Architecture, reads: f64, ps: f64, centres: u32) -> f64 {
     let racks = Racks {
         racks: centres,

@@ -182,7 +182,7 @@ impl Ground {
         counts.sum()
     }
 
-    /// Bytes that the relay has carried out of racks, and back into them.
+    /// Bytes that the relay has executed of racks, and back into them.
     pub fn relayed(&self) -> [u64; 2] {
         let carried = self.relay.carried();
         let leaving = carried

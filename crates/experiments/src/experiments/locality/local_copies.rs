@@ -41,9 +41,9 @@ const TTLS: [Option<&str>; 3] = [None, Some("1s"), Some("10s")];
 /// Writes that bring items into racks before anything is measured, of each rack.
 const BEFORE: Duration = Duration::from_secs(3);
 
-/// Of nearly all reads so many are to be answered in the own rack, where copies may be ten seconds old.
+/// Of nearly all reads this many are to be answered in the own rack, where copies may be ten seconds old.
 const NEAR_MIN: f64 = 0.7;
-/// Where half write, a mean may be so much longer than without copies.
+/// Where half write, a mean may be this much longer than without copies.
 const WORSE_MAX: f64 = 0.02;
 
 /// What was measured.

@@ -62,7 +62,7 @@ fn mediawiki(ps: f64) -> Usage {
     }
 }
 
-/// Reads and sets alone; so many of the commands are reads, and so many of these find nothing.
+/// Reads and sets alone; this many of the commands are reads, and this many of these find nothing.
 fn reads_and_sets(reads: f64, misses: f64, ps: f64) -> Usage {
     Usage {
         shares: Usage::mix(&[

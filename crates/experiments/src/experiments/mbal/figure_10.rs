@@ -28,8 +28,8 @@ pub(in crate::experiments) const FIGURE_11: Experiment = Experiment {
 /// Latencies are compared at the rate next to this part of the capacity.
 const COMPARED_AT: f64 = 0.4;
 
-/// What a phase is to be worth, by servers without any: a throughput of at least so much, and a 99th percentile of at
-/// most so much.
+/// What a phase is to be worth, by servers without any: a throughput of at least this much, and a 99th percentile of at
+/// most this much.
 struct Worth {
     label: &'static str,
     throughput: f64,

@@ -5,7 +5,7 @@ use super::story::{Moment, Pace, RATE, Story, WORKLOADS, settings, tell, tells_l
 use crate::args::Mode;
 use crate::experiments::Experiment;
 use crate::experiments::curves::report;
-use crate::fleet::Deeds;
+use crate::fleet::BalancingCounts;
 use crate::report::{Claim, Report, Table};
 use crate::run::Run;
 use evenkeel_bench::plot::{Axis, Curve, Plot};
@@ -79,7 +79,7 @@ fn figure_13(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let columns = "|intervals of phase 1|of phase 2|of phase 3|without any|share of phase 1|of phase 2|of phase 3|keys promoted|cachelets lent|sent home|moved to other servers";
     let mut table = Table::new("What the servers did", columns);
     for (workload, part) in WORKLOADS.iter().zip(&story.parts) {
-        let (deeds, intervals) = (part.deeds, part.deeds.intervals);
+        let (balancing, intervals) = (part.balancing, part.balancing.intervals);
         let counts = [
             intervals.replicating,
             intervals.local,
@@ -92,13 +92,18 @@ fn figure_13(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
             .chain(counts.map(|count| count.to_string()))
             .chain(shares.map(|share| format!("{:.0} %", share * 100.0)))
             .chain(
-                [deeds.promoted, deeds.lent, deeds.sent_home, deeds.moved]
-                    .map(|count| count.to_string()),
+                [
+                    balancing.promoted,
+                    balancing.lent,
+                    balancing.sent_home,
+                    balancing.moved,
+                ]
+                .map(|count| count.to_string()),
             );
         table.row(row);
     }
     report.tables = vec![table];
-    let did: Deeds = story.parts.iter().map(|part| part.deeds).sum();
+    let did: BalancingCounts = story.parts.iter().map(|part| part.balancing).sum();
     let [_, _, coordinated] = did.intervals.shares();
     report.claims = vec![Claim::new(
         "phase 3, as a part of the intervals in which a phase has to act",

@@ -43,7 +43,7 @@ const CONSTANTS_FEW: [(&str, f64); 3] = [(UNIFORM, 0.0), ("Zipf 0.8", 0.8), (SKE
 const UNIFORM: &str = "uniform";
 const SKEWED: &str = "Zipf 0.99";
 
-/// Latencies are compared at the rate next to this part of the capacity, which every popularity bears for a while.
+/// Latencies are compared at the rate next to this part of the capacity, which every popularity sustains for a while.
 const COMPARED_AT: f64 = 0.3;
 
 /// The paper: a throughput of less than two fifths, and up to three times the 99th percentile.

@@ -2,7 +2,7 @@
 //! are worth (section 4.1).
 //!
 //! A few cores cannot hold busy servers of many workers and who keeps them busy. Where there are not two for
-//! each worker, what servers carry is therefore judged by their **processor time**: requests that a core carries out in a
+//! each worker, what servers carry is therefore judged by their **processor time**: requests that a core executes in a
 //! second of it, times the workers. That is what they would carry if each worker had a core of its own; waiting
 //! for locks shows in it as far as it burns time, and not where a thread sleeps meanwhile. Throughput is told as well.
 //!
@@ -116,7 +116,7 @@ pub(super) enum By {
     CpuTime,
 }
 
-/// All rounds of a kind with so many workers.
+/// All rounds of a kind with this many workers.
 #[derive(Clone, Debug)]
 pub(super) struct Figures {
     pub kind: Kind,
@@ -164,7 +164,7 @@ pub(super) fn worker_counts(run: &Run) -> anyhow::Result<Vec<u16>> {
         .collect())
 }
 
-/// Measures each kind with so many workers under each of the loads, in turns. The figures are by load, then by kind.
+/// Measures each kind with this many workers under each of the loads, in turns. The figures are by load, then by kind.
 pub(super) fn measure(
     run: &Run,
     rounds: Rounds,
@@ -403,7 +403,7 @@ pub(super) fn memcached(arguments: &[&str], cores: &[usize]) -> anyhow::Result<S
         .context("memcached is measured beside Evenkeel here")
 }
 
-/// Keys and requests of a server that has so many keys.
+/// Keys and requests of a server that has this many keys.
 pub(super) fn workload(load: &Load, keys: u64, seed: u64) -> anyhow::Result<WorkloadSpec> {
     Ok(WorkloadSpec {
         keys: Some(keys.max(1)),

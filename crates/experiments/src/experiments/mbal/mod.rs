@@ -57,7 +57,7 @@ fn memcacheds(servers: usize) -> Setting {
         .get_share(GET_SHARE)
 }
 
-/// How large a cluster is whose servers can do so many requests a second; `small` is how it is measured on real servers at
+/// How large a cluster is whose servers can do this many requests a second; `small` is how it is measured on real servers at
 /// the small scale.
 fn size(run: &Run, capacity_real: u64, small: impl FnOnce(Size) -> Size) -> Size {
     let size = Size {
@@ -80,21 +80,21 @@ fn size(run: &Run, capacity_real: u64, small: impl FnOnce(Size) -> Size) -> Size
 
 /// Time for simulated servers to even out their load before anything is measured: a coordinator makes a plan in
 /// fourteen seconds, none of which copies more than a hundredth of the data.
-const SETTLE_SIMULATED: Duration = Duration::from_secs(60);
+const WARM_UP_SIMULATED: Duration = Duration::from_secs(60);
 
 /// Simulated servers at the scale beyond are many rather than fast.
 fn simulated(run: &Run, size: Size) -> Size {
     match run.scale {
         Scale::Quick => size,
         Scale::Small | Scale::Paper => Size {
-            settle: SETTLE_SIMULATED,
+            warm_up: WARM_UP_SIMULATED,
             ..size
         },
         Scale::Beyond => Size {
             keys: 5_000_000,
             capacity: small::CAPACITY,
             names: 1,
-            settle: SETTLE_SIMULATED,
+            warm_up: WARM_UP_SIMULATED,
             duration: Duration::from_secs(10),
             rates: &[0.2, 0.4, 0.6, 0.8],
             precision: 0.05,

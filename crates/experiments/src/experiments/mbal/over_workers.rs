@@ -49,7 +49,7 @@ impl<'f> OverWorkers<'f> {
         self.counts.iter().copied().min().unwrap_or(1)
     }
 
-    /// The figures of a load and a kind with so many workers.
+    /// The figures of a load and a kind with this many workers.
     pub fn of(&self, label: &str, kind: Kind, workers: u16) -> &Figures {
         let load = self.labels.iter().position(|&other| other == label);
         let figures = &self.figures[load.expect("a figure asks for its own loads alone")];

@@ -15,7 +15,7 @@ pub(super) const PHASE_3: &str = "phase 3 alone: cachelets moved between servers
 pub(super) const ALL: &str = "all phases";
 pub(super) const UNIFORM: &str = "uniform keys";
 
-/// Real servers: as many as two cores bear. The paper's are simulated.
+/// Real servers: as many as two cores sustain. The paper's are simulated.
 const SERVERS_REAL: usize = 8;
 const SERVERS: usize = 20;
 
@@ -70,7 +70,7 @@ pub(super) fn each_alone(run: &Run) -> Vec<(&'static str, Setting)> {
 pub(super) fn size(run: &Run) -> Size {
     super::size(run, CAPACITY_REAL, |size| Size {
         keys: 8_000,
-        settle: Duration::from_secs(3),
+        warm_up: Duration::from_secs(3),
         duration: Duration::from_millis(1_500),
         rates: &[0.4, 0.6, 0.8],
         precision: 0.2,

@@ -15,7 +15,7 @@ pub(super) const SERVERS: usize = 1_000;
 pub(super) const WORKERS: usize = 16;
 pub(super) const CACHELETS: usize = 16;
 
-/// Zipf constant of the loads of cachelets; a twentieth of them are so many times as hot.
+/// Zipf constant of the loads of cachelets; a twentieth of them are this many times as hot.
 const EXPONENT: f64 = 0.5;
 const HOT: usize = 20;
 const HOTTER: f64 = 4.0;

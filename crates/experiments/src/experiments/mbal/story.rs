@@ -8,7 +8,7 @@ use crate::args::Mode;
 use crate::experiments::curves::setting::{Setting, Workers, ZIPF};
 use crate::experiments::curves::size::Size;
 use crate::experiments::curves::subject::{fleet_plan, load};
-use crate::fleet::{Deeds, Fleet, LoadSpec, LoadedFleet, look};
+use crate::fleet::{BalancingCounts, Fleet, LoadSpec, LoadedFleet, look};
 use crate::run::Run;
 use crate::trial::max_to_mean;
 use anyhow::Context;
@@ -89,7 +89,7 @@ pub(super) struct Part {
     pub errors: u64,
     pub wrong_values: u64,
     /// What the servers did meanwhile.
-    pub deeds: Deeds,
+    pub balancing: BalancingCounts,
 }
 
 impl Part {
@@ -177,7 +177,7 @@ fn parts_real(
                 ..base.clone()
             },
         };
-        let before = fleet.deeds()?;
+        let before = fleet.balancing()?;
         // The next begins before the last has its last answers, or servers would idle between them.
         let next = subject.start(rate, None)?;
         for load in running {
@@ -193,7 +193,7 @@ fn parts_real(
             latency: Latency::new(&stats.latency()),
             errors: counters.errors,
             wrong_values: counters.wrong_values,
-            deeds: fleet.deeds()? - before,
+            balancing: fleet.balancing()? - before,
         });
     }
     for load in running {
@@ -249,7 +249,7 @@ mod tests {
             latency: Latency::default(),
             errors: 0,
             wrong_values: 0,
-            deeds: Deeds::default(),
+            balancing: BalancingCounts::default(),
         };
         assert_eq!(part.even_in(1.2), Some(3.0));
         part.moments.truncate(2);

@@ -4,7 +4,7 @@ use super::story::{Moment, Pace, Part, RATE, WORKLOADS, tells_loads};
 use crate::experiments::curves::setting::Setting;
 use crate::experiments::curves::size::Size;
 use crate::experiments::curves::subject::load_plan;
-use crate::fleet::Deeds;
+use crate::fleet::BalancingCounts;
 use crate::run::Run;
 use crate::simulated::latency;
 use anyhow::anyhow;
@@ -45,7 +45,7 @@ pub(super) fn plan(run: &Run, size: &Size, setting: &Setting) -> LoadPlan {
 
 fn part(told: &load::PartReport) -> Part {
     let report = &told.report;
-    let did = report.deeds.unwrap_or_default();
+    let did = report.balancing.unwrap_or_default();
     let moment = |moment: &load::Moment| Moment {
         seconds: moment.seconds,
         latency_us_p90: moment.latency_us_p90,
@@ -58,7 +58,7 @@ fn part(told: &load::PartReport) -> Part {
         errors: report.errors,
         // The simulator ends a run in which one was read.
         wrong_values: 0,
-        deeds: Deeds {
+        balancing: BalancingCounts {
             intervals: did.intervals,
             promoted: did.promoted,
             lent: did.lent,

@@ -32,12 +32,14 @@ pub(super) fn add(
     };
     run.progress.say("what is moved");
     let done = fast::run(&plan).map_err(|words| anyhow!(words))?;
-    let deeds = done.deeds.context("the fast mode tells what was done")?;
+    let balancing = done
+        .balancing
+        .context("the fast mode tells what was done")?;
     report.claims.push(Claim::new(
         "what the plan that copied most copied, of all data",
         "target: at most 1 %",
-        format!("{:.2} %", deeds.plan_ratio_max * 100.0),
-        Some(deeds.plan_ratio_max <= COPIED),
+        format!("{:.2} %", balancing.plan_ratio_max * 100.0),
+        Some(balancing.plan_ratio_max <= COPIED),
     ));
     let columns = "|in all|of it";
     let mut table = Table::new(
@@ -50,20 +52,24 @@ pub(super) fn add(
     let cachelets = (plan.workers() * plan.cachelets_per_worker) as f64;
     let part = |of: f64| format!("{:.2} %", of * 100.0);
     for (what, count, of) in [
-        ("keys promoted", deeds.promoted, String::new()),
-        ("cachelets lent within servers", deeds.lent, String::new()),
-        ("sent home", deeds.sent_home, String::new()),
+        ("keys promoted", balancing.promoted, String::new()),
+        (
+            "cachelets lent within servers",
+            balancing.lent,
+            String::new(),
+        ),
+        ("sent home", balancing.sent_home, String::new()),
         (
             "cachelets moved to other servers",
-            deeds.moved,
-            part(deeds.moved as f64 / cachelets),
+            balancing.moved,
+            part(balancing.moved as f64 / cachelets),
         ),
-        ("bytes copied", deeds.bytes_moved, String::new()),
-        ("plans", deeds.plans, String::new()),
+        ("bytes copied", balancing.bytes_moved, String::new()),
+        ("plans", balancing.plans, String::new()),
         (
             "requests sent on",
-            deeds.redirects,
-            part(deeds.redirects as f64 / done.requests_simulated as f64),
+            balancing.redirects,
+            part(balancing.redirects as f64 / done.requests_simulated as f64),
         ),
     ] {
         table.row([what.to_owned(), count.to_string(), of]);
@@ -73,12 +79,15 @@ pub(super) fn add(
     Ok(())
 }
 
-/// The busiest worker's load by the mean, so many seconds after each workload has begun.
+/// The busiest worker's load by the mean, this many seconds after each workload has begun.
 fn evenness(run: &Run, size: &Size, together: &Setting) -> anyhow::Result<Table> {
     let off = together.clone().resting();
     let seconds = SHOWN.map(|seconds| format!("{seconds} s")).join("|");
     let columns = format!("|setting|{seconds}|in the end");
-    let mut table = Table::new("Busiest worker's load by the mean, after so long", &columns);
+    let mut table = Table::new(
+        "Busiest worker's load by the mean, after this long",
+        &columns,
+    );
     let settings = [(OFF, &off), (super::phases::ALL, together)];
     for (number, workload) in WORKLOADS.iter().enumerate() {
         for (label, setting) in settings {

@@ -83,7 +83,7 @@ fn coordinator(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     report.claims.extend(claims(&seen.watched, &seen.users));
     report.note(format!(
         "Servers got {votes} leases by the votes of others, and lost {lost}. All phases of balancing are on, and plans \
-         are carried out: what moved is what one plan may move at most."
+         are executed: what moved is what one plan may move at most."
     ));
     Ok(report)
 }

@@ -84,7 +84,7 @@ pub(super) struct Seen {
 }
 
 impl Ground {
-    /// Starts so many servers, fills them, and puts a load and users on them. What asks is told to the proxy.
+    /// Starts this many servers, fills them, and puts a load and users on them. What asks is told to the proxy.
     ///
     /// # Errors
     /// When something does not start, or a key cannot be stored.
@@ -130,7 +130,7 @@ impl Ground {
     }
 }
 
-/// What runs of such a cluster, of so many servers at first.
+/// What runs of such a cluster, of this many servers at first.
 pub(super) fn fleet_plan(
     servers: usize,
     hot_keys: Replicate,
@@ -170,7 +170,7 @@ fn load(run: &Run, popularity: Popularity) -> LoadSpec {
     }
 }
 
-/// Requests a second of the load where there are at least so many servers.
+/// Requests a second of the load where there are at least this many servers.
 fn rate(servers: usize) -> f64 {
     let workers = servers * usize::from(WORKERS);
     RATE * (workers as u64 * CAPACITY) as f64
@@ -282,7 +282,7 @@ fn of_first(first: Option<&String>) -> String {
     first.map_or(String::new(), |first| format!(": {first}"))
 }
 
-/// The share that hits may fall by so many points.
+/// The share that hits may fall by this many points.
 pub(super) const HIT_POINTS: f64 = 2.0;
 
 pub(super) fn hits_claim(what: &str, watched: &Watched) -> Claim {

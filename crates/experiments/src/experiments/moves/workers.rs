@@ -131,7 +131,7 @@ fn workers(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         value_len: VALUE_LEN,
         pause: USERS_PAUSE,
     })?;
-    // At the server itself: whoever knows the owners is only pointed elsewhere, and nobody waits.
+    // At the server itself: anyone who knows the owners is only pointed elsewhere, and nobody waits.
     let running = load.start(&[Target::from(server)], requests_per_second, None)?;
     thread::sleep(WARM_UP);
     run.progress.say("cachelets move");

@@ -12,7 +12,7 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// So much time from now on, or as much as it takes.
+    /// This much time from now on, or as much as it takes.
     pub fn new(time: Option<Duration>) -> Bound {
         Bound {
             end: time.map(|time| Instant::now() + time),

@@ -92,7 +92,7 @@ pub(super) fn find(
         keys,
         ..Cell::BASE
     };
-    let fleet = Fleet::start(&cell.plan(size.patient))?;
+    let fleet = Fleet::start(&cell.plan(size.long_timeouts))?;
     let load = LoadSpec {
         warm_up: size.trial.mul_f64(KNEE_WARM_UP),
         duration: size.trial,

@@ -160,7 +160,7 @@ pub(super) const CROWDED: Connections = Connections {
 /// How much is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Offered {
-    /// So many per cent of what uniform keys carry on the same servers, whether or not answers come.
+    /// This many per cent of what uniform keys carry on the same servers, whether or not answers come.
     Percent(u32),
     /// A request follows an answer.
     Closed,
@@ -179,7 +179,7 @@ impl fmt::Display for Offered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Nothing,
-    /// So many per cent of the capacity are offered for a while.
+    /// This many per cent of the capacity are offered for a while.
     Burst(u32),
     /// Half as much again is offered for five seconds.
     Surge,
@@ -261,10 +261,10 @@ impl Cell {
         }
     }
 
-    /// The processes, as they are shipped. `patient`: they are more patient, and take keys for hot that are read a few
+    /// The processes, as they are shipped. `long_timeouts`: they are more long_timeouts, and take keys for hot that are read a few
     /// times a second.
-    pub fn plan(&self, patient: bool) -> FleetPlan {
-        let flags = |flags: &[&str]| match patient {
+    pub fn plan(&self, long_timeouts: bool) -> FleetPlan {
+        let flags = |flags: &[&str]| match long_timeouts {
             true => flags.iter().map(|&flag| flag.to_owned()).collect(),
             false => Vec::new(),
         };
@@ -281,7 +281,7 @@ impl Cell {
                     plans: PlanMode::Observe,
                 },
             },
-            settings: match patient {
+            settings: match long_timeouts {
                 true => json!({"hot_trigger_rps": 20, "hot_sampling": 100}),
                 false => json!({}),
             },

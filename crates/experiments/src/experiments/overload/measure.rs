@@ -39,7 +39,7 @@ const STEP: Duration = Duration::from_millis(100);
 /// What is left over of a burst or comes with a crowd should be gone by then.
 const SETTLED: Duration = Duration::from_millis(500);
 
-/// What a lost server leaves should be gone so long after others serve its keys.
+/// What a lost server leaves should be gone this long after others serve its keys.
 const REPLACED: Duration = Duration::from_secs(2);
 
 /// How long a server is stopped or slow, for longer than it takes to give one up, and how long leases are refused.
@@ -88,7 +88,7 @@ pub(super) struct Size {
     pub trial: Duration,
     pub precision: f64,
     /// Nobody is refused or taken for dead because the machine is busy.
-    pub patient: bool,
+    pub long_timeouts: bool,
 }
 
 impl Size {
@@ -101,7 +101,7 @@ impl Size {
             drops: run.by_scale([1, 4, 4, 4]),
             trial: ms([0, 2_000, 6_000, 15_000]),
             precision: run.by_scale([1.0, 0.06, 0.03, 0.03]),
-            patient: run.scale == Scale::Quick,
+            long_timeouts: run.scale == Scale::Quick,
         }
     }
 }
@@ -132,7 +132,7 @@ pub(super) fn measure(
     capacity: f64,
 ) -> anyhow::Result<Seen> {
     run.progress.say(format!("{cell}, seed {seed}"));
-    let fleet = Fleet::start(&cell.plan(size.patient))?;
+    let fleet = Fleet::start(&cell.plan(size.long_timeouts))?;
     let load = cell.load(size.keys, seed);
     let trace = registry(run).filter(|_| cell.keys == Keys::Registry);
     match &trace {

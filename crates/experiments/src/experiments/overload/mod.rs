@@ -10,7 +10,7 @@ mod bound;
 mod capacity;
 mod cell;
 mod cells;
-mod kept;
+mod checkpoint;
 mod measure;
 mod seen;
 mod tables;
@@ -21,7 +21,7 @@ use self::bound::Bound;
 use self::capacity::{Capacities, Capacity};
 use self::cell::{Cell, Deployment, Keys};
 use self::cells::Chosen;
-use self::kept::Kept;
+use self::checkpoint::Checkpoint;
 use self::measure::{Size, measure};
 use self::seen::Outcome;
 use self::vulnerable::{TRIGGERS, Trigger};
@@ -62,7 +62,7 @@ struct Vulnerable {
 struct Session<'r> {
     run: &'r Run,
     size: Size,
-    kept: Kept,
+    checkpoint: Checkpoint,
     bound: Bound,
     capacities: Capacities,
     outcomes: Vec<Outcome>,
@@ -83,7 +83,7 @@ fn overload(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let mut session = Session {
         run,
         size: Size::of(run),
-        kept: Kept::of(run),
+        checkpoint: Checkpoint::of(run),
         bound: Bound::new(time),
         capacities: Capacities::default(),
         outcomes: Vec::new(),
@@ -155,7 +155,7 @@ impl Session<'_> {
     ) -> anyhow::Result<()> {
         let what = format!("capacity of {deployment}: {keys}");
         let found = self.bound.within(format!("{what}, seed {seed}"), || {
-            self.kept.or_measure(&what, seed, || {
+            self.checkpoint.or_measure(&what, seed, || {
                 capacity::find(self.run, &self.size, deployment, keys, seed)
             })
         })?;
@@ -177,12 +177,12 @@ impl Session<'_> {
         cell: Cell,
         seed: u64,
     ) -> anyhow::Result<Option<Outcome>> {
-        let carried = match self.size.patient {
+        let carried = match self.size.long_timeouts {
             true => PATIENT_AT * cell.deployment.nominal(),
             false => self.capacities.uniform(cell.deployment, seed),
         };
         let seen = self.bound.within(format!("{what}, seed {seed}"), || {
-            self.kept.or_measure(what, seed, || {
+            self.checkpoint.or_measure(what, seed, || {
                 measure(self.run, &self.size, &cell, seed, carried)
             })
         })?;
@@ -195,7 +195,7 @@ impl Session<'_> {
             if !is_whole {
                 return Ok(false);
             }
-            // A busy machine fails at any load: whoever does not come back is tried once more.
+            // A busy machine fails at any load: anyone who does not come back is tried once more.
             for what in [cell.to_string(), format!("{cell}, once more")] {
                 let Some(tried) = self.measure_cell(&what, cell, seed)? else {
                     is_whole = false;
@@ -268,10 +268,10 @@ impl Session<'_> {
                 "There is no {REGISTRY_TRACE} in the folder of --data: one key with 46 % stood in for it."
             ));
         }
-        if self.kept.taken() > 0 {
+        if self.checkpoint.taken() > 0 {
             notes.push(format!(
                 "{} figures are those of the run that this one went on with.",
-                self.kept.taken()
+                self.checkpoint.taken()
             ));
         }
         if !self.bound.left_out().is_empty() {

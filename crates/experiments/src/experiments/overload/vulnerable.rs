@@ -31,7 +31,7 @@ impl fmt::Display for Trigger {
 }
 
 impl Trigger {
-    /// What tells whether a fleet comes back from a load of so many per cent of the capacity.
+    /// What tells whether a fleet comes back from a load of this many per cent of the capacity.
     fn cell(self, percent: u32) -> Cell {
         Cell {
             offered: Offered::Percent(percent),

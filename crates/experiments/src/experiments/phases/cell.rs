@@ -18,7 +18,7 @@ const BESIDE_SLOW: f64 = 0.5;
 /// Keys that are warm and not hot.
 pub(super) const LUKEWARM: usize = 208;
 
-/// A region is such a part of the hash space, and has so many keys that are asked for.
+/// A region is such a part of the hash space, and has this many keys that are asked for.
 pub(super) const REGION_PART: usize = 16;
 pub(super) const REGION_KEYS: usize = 2_000;
 
@@ -104,7 +104,7 @@ impl Cell {
         WARM * f64::from(self.workers) * CAPACITY as f64
     }
 
-    /// So many servers are warm, one after the other.
+    /// This many servers are warm, one after the other.
     pub fn turns(&self) -> usize {
         match self.shape {
             Shape::Drift => TURNS,

@@ -15,7 +15,7 @@ const TRIED_MAX: u32 = 1_000_000;
 /// Requests of a list; it is sent again and again.
 const REQUESTS: usize = 50_000;
 
-/// So many keys of these cachelets, by cachelet.
+/// This many keys of these cachelets, by cachelet.
 ///
 /// # Errors
 /// When there are not as many among a million names.

@@ -19,7 +19,7 @@ pub(super) struct Items {
 }
 
 impl Items {
-    /// So many items on so many servers, with up to so many copies: at most as many as there are servers.
+    /// This many items on this many servers, with up to this many copies: at most as many as there are servers.
     pub fn new(items: u32, servers_count: u32, copies_max: usize) -> anyhow::Result<Items> {
         let pool = placement(servers_count)?;
         let members: Vec<(String, u32)> = servers(servers_count)
@@ -53,13 +53,13 @@ impl Items {
         self.servers as usize
     }
 
-    /// The places of the first so many copies of an item, the home first; fewer if there are fewer servers.
+    /// The places of the first this many copies of an item, the home first; fewer if there are fewer servers.
     pub fn places(&self, item: u32, copies: usize) -> &[u32] {
         let begin = item as usize * self.copies_max;
         &self.places[begin..begin + copies.min(self.copies_max)]
     }
 
-    /// Covers a request for these items, of so many copies each, or for at least `wanted` of them.
+    /// Covers a request for these items, of this many copies each, or for at least `wanted` of them.
     pub fn cover(&self, cover: &mut Cover, request: &[u32], copies: usize, wanted: usize) {
         cover.clear();
         for &item in request {
@@ -109,7 +109,7 @@ impl Tally {
     }
 }
 
-/// A request of each user for the items of all friends, with so many copies of each item.
+/// A request of each user for the items of all friends, with this many copies of each item.
 pub(super) fn of_all_friends(items: &Items, graph: &Graph, copies: usize) -> Tally {
     let mut cover = Cover::default();
     let mut tally = Tally::new(items.servers());
@@ -140,7 +140,7 @@ impl Uniform {
         }
     }
 
-    /// Draws the next request for so many items, fewer than there are.
+    /// Draws the next request for this many items, fewer than there are.
     pub fn draw(&mut self, count: usize, request: &mut Vec<u32>) {
         request.clear();
         self.request += 1;
@@ -154,7 +154,7 @@ impl Uniform {
     }
 }
 
-/// So many requests for so many uniform items with so many copies, or for at least `wanted` of them. The same
+/// This many requests for this many uniform items with this many copies, or for at least `wanted` of them. The same
 /// seed gives the same requests.
 pub(super) fn of_uniform(
     items: &Items,

@@ -50,7 +50,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Transactions by so many for a request, and behind them in brackets the copies that are stored for one.
+    /// Transactions by this many for a request, and behind them in brackets the copies that are stored for one.
     pub fn shown(&self, plain: f64) -> String {
         let fills = self.by_request(self.fills);
         format!("{:.2} ({fills:.2})", self.tally.tpr() / plain)
@@ -169,7 +169,7 @@ impl<'a> Caches<'a> {
         caches
     }
 
-    /// Carries out a request for these items, in which some may come twice.
+    /// Executes a request for these items, in which some may come twice.
     fn ask(&mut self, wanted: impl Iterator<Item = u32>) {
         self.found.tally.requests += u64::from(self.setting.merged);
         self.round += 1;

@@ -34,7 +34,7 @@ const COPIES_MAX: usize = 5;
 /// Items that requests are drawn from, all equally likely.
 const ALL_ITEMS: u32 = 50_000;
 
-/// At most so much of the transactions of a request for all its items without copies: with so many copies, 90 % being enough.
+/// At most this much of the transactions of a request for all its items without copies: with this many copies, 90 % being enough.
 const TARGETS: [(usize, f64); 2] = [(2, 0.65), (5, 0.30)];
 
 /// Where those are judged.
@@ -50,7 +50,7 @@ fn sizes(run: &Run) -> Vec<u32> {
         .collect()
 }
 
-/// How many of so many items are enough.
+/// How many of this many items are enough.
 fn enough(items: usize, percent: usize) -> usize {
     (items * percent).div_ceil(100)
 }
@@ -102,7 +102,9 @@ fn figure_11(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     for (n, items) in ITEMS.iter().enumerate() {
         let columns = ENOUGH.map(|percent| format!("|{percent} %"));
         let mut table = Table::new(
-            &format!("Transactions of a request for {items} items, if so many of them are enough"),
+            &format!(
+                "Transactions of a request for {items} items, if this many of them are enough"
+            ),
             &format!("servers{}", columns.concat()),
         );
         for (servers, tpr) in measured.sizes.iter().zip(&measured.tpr) {

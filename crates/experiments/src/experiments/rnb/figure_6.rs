@@ -22,7 +22,7 @@ const COPIES_MAX: usize = 5;
 /// Copies at which the paper has its claim.
 const JUDGED_COPIES: usize = 4;
 
-/// What transactions are to be at most with so many copies, by what they are without, of each graph; and what the
+/// What transactions are to be at most with this many copies, by what they are without, of each graph; and what the
 /// busiest server is to have at most, by the mean.
 const TARGETS: [f64; 2] = [0.51, 0.55];
 const BUSIEST: f64 = 1.15;

@@ -182,7 +182,7 @@ mod tests {
         assert!((work.transactions - sum as f64 / 300.0).abs() < 1e-9);
         let gain = |item| work.gain(Cost { item, ..COST });
         assert!(gain(0.0) > 1.0 && gain(0.0) < gain(1.0));
-        assert!(gain(1e9) > 4.99, "items alone are dealt out evenly");
+        assert!(gain(1e9) > 4.99, "items alone are distributed evenly");
     }
 
     #[test]

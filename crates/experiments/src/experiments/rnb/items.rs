@@ -37,7 +37,7 @@ const KEYS: u64 = 100_000;
 const KEY_LEN: usize = 16;
 const VALUE_LEN: usize = 10;
 
-/// Up to so many items in a transaction the paper calls the growth linear.
+/// Up to this many items in a transaction the paper calls the growth linear.
 const LINEAR_UNTIL: usize = 20;
 
 /// The program that is measured beside ours, if it is installed.
@@ -125,7 +125,7 @@ impl Point {
     }
 }
 
-/// Gets of so many keys, all alike.
+/// Gets of this many keys, all alike.
 fn workload(items: usize, seed: u64) -> anyhow::Result<WorkloadSpec> {
     Ok(WorkloadSpec {
         keys: Some(KEYS),

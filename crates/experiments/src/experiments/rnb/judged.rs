@@ -1,6 +1,6 @@
-//! The highest rate of a load at which an objective holds on servers with tolls, and filling these servers before.
+//! The highest rate of a load at which an objective holds on servers with service times, and filling these servers before.
 
-use super::tolled::{Seen, TolledFleet};
+use super::slowed::{Seen, SlowedFleet};
 use anyhow::{bail, ensure};
 use evenkeel_bench::{
     ANSWERED_SHARE_MIN, Driver, Latency, LoadPlan, LoadStats, Objective, Range, Search, Source,
@@ -16,7 +16,7 @@ const CONNECTIONS: usize = 256;
 const FILL_CONNECTIONS: usize = 16;
 const FILL_PIPELINE: usize = 4;
 
-/// Copies are filled in rounds, in each of which every item is asked for so often, on average, until of so many keys at most such a part was not
+/// Copies are filled in rounds, in each of which every item is asked for so often, on average, until of this many keys at most such a part was not
 /// found at a copy.
 const WARM_TIMES: f64 = 5.0;
 const ABSENT_MAX: f64 = 0.003;
@@ -27,7 +27,7 @@ const WARM_ROUNDS_MAX: u64 = 50;
 const QUIET_RATE: f64 = 0.3;
 const QUIET_TIME: f64 = 0.3;
 
-/// A search goes up in steps of so much until a rate does not hold, and ends when it knows the highest to so much.
+/// A search goes up in steps of this much until a rate does not hold, and ends when it knows the highest to this much.
 const GROWTH: f64 = 1.3;
 const PRECISION: f64 = 0.07;
 
@@ -64,8 +64,8 @@ impl Judge {
             && held.failed as f64 <= (1.0 - ANSWERED_SHARE_MIN) * held.requests as f64
     }
 
-    /// Puts so many requests a second on a fleet.
-    fn trial(&self, fleet: &TolledFleet, load: &LoadPlan, rate: f64) -> anyhow::Result<Held> {
+    /// Puts this many requests a second on a fleet.
+    fn trial(&self, fleet: &SlowedFleet, load: &LoadPlan, rate: f64) -> anyhow::Result<Held> {
         let targets = fleet.targets();
         let each = Rate::Constant(rate / targets.len() as f64);
         let before = fleet.seen()?;
@@ -111,7 +111,7 @@ impl Judge {
     /// The highest rate that holds; it is looked for from `start` on.
     pub fn highest(
         &self,
-        fleet: &TolledFleet,
+        fleet: &SlowedFleet,
         load: &LoadPlan,
         start: f64,
     ) -> anyhow::Result<Option<Held>> {
@@ -145,7 +145,7 @@ impl Judge {
 }
 
 /// Sets every key.
-pub(super) fn fill(fleet: &TolledFleet, spec: &WorkloadSpec) -> anyhow::Result<()> {
+pub(super) fn fill(fleet: &SlowedFleet, spec: &WorkloadSpec) -> anyhow::Result<()> {
     let plan = filling(fleet, Source::Fill(spec.clone()));
     let stored = Driver::start(plan)?.wait()?.counters.sets;
     ensure!(Some(stored) == spec.keys, "{stored} keys were stored");
@@ -153,7 +153,7 @@ pub(super) fn fill(fleet: &TolledFleet, spec: &WorkloadSpec) -> anyhow::Result<(
 }
 
 /// Asks for what the load asks for, until nearly all copies that covers choose are there.
-pub(super) fn warm(fleet: &TolledFleet, spec: &WorkloadSpec, mean_keys: f64) -> anyhow::Result<()> {
+pub(super) fn warm(fleet: &SlowedFleet, spec: &WorkloadSpec, mean_keys: f64) -> anyhow::Result<()> {
     let keys = spec.keys.unwrap_or_default() as f64;
     let mut absent = fleet.copies_absent()?;
     for round in 1..=WARM_ROUNDS_MAX {
@@ -176,7 +176,7 @@ pub(super) fn warm(fleet: &TolledFleet, spec: &WorkloadSpec, mean_keys: f64) -> 
     bail!("copies were not there after {WARM_ROUNDS_MAX} rounds of filling")
 }
 
-fn filling(fleet: &TolledFleet, source: Source) -> LoadPlan {
+fn filling(fleet: &SlowedFleet, source: Source) -> LoadPlan {
     LoadPlan {
         connections_per_thread: FILL_CONNECTIONS,
         pipeline: FILL_PIPELINE,

@@ -12,9 +12,9 @@ mod hole;
 mod items;
 mod judged;
 mod scale;
+mod slowed;
 mod sources;
 mod throughput;
-mod tolled;
 
 pub(super) use figure_6::FIGURE_6;
 pub(super) use figure_8::FIGURE_8;

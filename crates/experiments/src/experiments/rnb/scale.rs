@@ -51,7 +51,7 @@ fn scale(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         )
     });
     let mut curves = ITEMS.map(|count| Curve::new(format!("{count} items"), Vec::new()));
-    // The most servers at which so much is saved.
+    // The most servers at which this much is saved.
     let mut halved = [None; ITEMS.len()];
     for servers in sizes.into_iter().filter(|&servers| servers <= most) {
         let items = Items::new(all_items, servers, COPIES[COPIES.len() - 1])?;
@@ -88,7 +88,7 @@ fn scale(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     report.tables.extend(tables);
     for (count, servers) in ITEMS.iter().zip(halved) {
         report.claims.push(Claim::new(
-            &format!("requests for {count} items: {JUDGED_COPIES} copies save half of the transactions up to so many servers"),
+            &format!("requests for {count} items: {JUDGED_COPIES} copies save half of the transactions up to this many servers"),
             "16 servers studied",
             servers.map_or("none of these".to_owned(), |servers: u32| servers.to_string()),
             None,

@@ -1,14 +1,14 @@
 //! Replicate and Bundle on real servers: how many multi-gets a second copies bring.
 //!
 //! The `rnb-…` experiments before this one count transactions, and turn them into work by what a transaction and an item cost. Here are memcacheds
-//! of which each transaction and each item takes so long, and proxies that keep copies; what is found is the highest rate at which
+//! of which each transaction and each item takes this long, and proxies that keep copies; what is found is the highest rate at which
 //! the 99th percentile stays within fifteen times the time for one key, as in the experiments with hot keys. What copies cost is all in it:
 //! covers that are not perfect, copies that are not there, and those that writes delete.
 
 use super::bundles::{Items, of_all_friends, of_uniform};
 use super::judged::{Held, Judge, fill, warm};
+use super::slowed::{KEY_TIME, LINE_TIME, Seen, Size, SlowedFleet};
 use super::sources::{SOURCES, Source as GraphFile};
-use super::tolled::{Seen, Size, TOLL_KEY, TOLL_LINE, TolledFleet};
 use super::{COST, Experiment};
 use crate::args::Mode;
 use crate::report::{Claim, Report, Table};
@@ -45,7 +45,7 @@ const TIMES: u32 = 15;
 /// A search begins with this part of what servers can do at most by the model.
 const START: f64 = 0.55;
 
-/// What copies bring is to be so much of what the cost of transactions and items says.
+/// What copies bring is to be this much of what the cost of transactions and items says.
 const OF_MODEL: f64 = 0.9;
 
 /// What is asked for.
@@ -162,7 +162,7 @@ impl Load {
     }
 }
 
-/// A row of a table: what a fleet with so many copies did under a load.
+/// A row of a table: what a fleet with this many copies did under a load.
 #[derive(Clone, Debug)]
 struct Row {
     copies: usize,
@@ -181,7 +181,7 @@ impl Row {
 fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let mut report = run.report(experiment);
     let graph = Arc::new(NETWORK.load(run, &mut report.notes)?);
-    let service = TOLL_LINE + TOLL_KEY;
+    let service = LINE_TIME + KEY_TIME;
     let judge = Judge {
         objective: Objective {
             percentile: Percentile::P99,
@@ -190,8 +190,8 @@ fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         duration: Duration::from_millis(run.by_scale([200, 2_000, 5_000, 10_000])),
     };
     report.settings = vec![
-        ("time for a request line", format!("{TOLL_LINE:?}")),
-        ("for each key in it", format!("{TOLL_KEY:?}")),
+        ("time for a request line", format!("{LINE_TIME:?}")),
+        ("for each key in it", format!("{KEY_TIME:?}")),
         (
             "objective",
             format!("p99 within {:?}", judge.objective.within),
@@ -249,7 +249,7 @@ fn measure(
             run.progress.say(text);
         };
         say("starting");
-        let fleet = TolledFleet::start(Size {
+        let fleet = SlowedFleet::start(Size {
             servers,
             proxies,
             copies,
@@ -278,7 +278,7 @@ fn measure(
 
 /// What a multi-get takes all servers together.
 fn work(lines: f64, keys: f64) -> Duration {
-    TOLL_LINE.mul_f64(lines) + TOLL_KEY.mul_f64(keys)
+    LINE_TIME.mul_f64(lines) + KEY_TIME.mul_f64(keys)
 }
 
 /// Multi-gets a second that keep all servers busy.
@@ -379,9 +379,9 @@ mod tests {
     use evenkeel_placement::cost::transactions;
 
     #[test]
-    fn tolls_are_what_is_said_of_costs() {
-        let tolls = TOLL_LINE.as_secs_f64() / TOLL_KEY.as_secs_f64();
-        assert!((tolls - COST.transaction / COST.item).abs() < 1e-9);
+    fn service_times_match_the_costs() {
+        let ratio = LINE_TIME.as_secs_f64() / KEY_TIME.as_secs_f64();
+        assert!((ratio - COST.transaction / COST.item).abs() < 1e-9);
     }
 
     /// Twin: the model's formula for plain servers. What is claimed holds of a fleet that does just what the costs say.

@@ -30,7 +30,7 @@ const ATOMIC: &str = "12 with hot keys replicated, atomic writes";
 const ATOMIC_LEFT_OUT: &str = "The paper's third curve, SE-SPORE, is measured on real servers and with --fidelity whole: \
      the fast simulation can hold no answers back.";
 
-/// Atomic writes are said to be up to so many times slower than others.
+/// Atomic writes are said to be up to this many times slower than others.
 const ATOMIC_SLOWER_MAX: f64 = 2.0;
 
 /// Latencies are compared at this part of the capacity, where a plain pool has a hotspot.

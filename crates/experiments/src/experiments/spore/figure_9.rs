@@ -31,7 +31,7 @@ fn figure_9(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
         // of a hot key once in every lease.
         connections: run.by_scale([66, 150, 832, 2_000]),
         names: 1,
-        settle: Duration::from_secs(run.by_scale([10, 30, 20, 20])),
+        warm_up: Duration::from_secs(run.by_scale([10, 30, 20, 20])),
         duration: Duration::from_secs(run.by_scale([5, 15, 15, 15])),
         ..Size::of(run)
     };

@@ -49,7 +49,7 @@ const PIPELINE: usize = 16;
 /// Requests a second where latency is measured: a lightly loaded server, on which nothing queues.
 const LIGHT_RATE: f64 = 5_000.0;
 
-/// At most so much worse than with hot keys off, at 3 %.
+/// At most this much worse than with hot keys off, at 3 %.
 const TARGET: f64 = 0.01;
 
 /// The paper's bounds of latency: at 3 %, and at 100 % (the mean; the 90th percentile is the other).

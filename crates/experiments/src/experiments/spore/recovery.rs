@@ -58,7 +58,7 @@ fn simulated(run: &Run, size: &Size, setting: &Setting, names: u64) -> anyhow::R
     let nanos = |duration: Duration| duration.as_nanos() as u64;
     let base = LoadPlan {
         // Once: the next time is beyond what is watched.
-        reshuffle: Some(nanos(size.settle.max(2 * WATCHED))),
+        reshuffle: Some(nanos(size.warm_up.max(2 * WATCHED))),
         arrivals: Arrivals::Open {
             rate: SETTLE_AT * size.capacity(setting),
         },

@@ -32,7 +32,7 @@ const TICK_MS: u64 = LEASE_MS / 2 + 1;
 /// When every story begins, by the true time.
 const START_MS: u64 = 2_000;
 
-/// By so many parts per million a server's clock can be too fast and a proxy's too slow: a little less than
+/// By this many parts per million a server's clock can be too fast and a proxy's too slow: a little less than
 /// the margin of a lease makes up for.
 const CLOCK_ERROR_PPM: u64 = 40_000;
 
@@ -283,7 +283,7 @@ impl Cluster {
     }
 }
 
-/// One action being carried out.
+/// One action being executed.
 struct Step<'c> {
     cluster: &'c Cluster,
     state: State,

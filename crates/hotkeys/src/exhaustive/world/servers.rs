@@ -338,7 +338,7 @@ impl Step<'_> {
         reply
     }
 
-    /// Carries out what the hot keys of a server want.
+    /// Executes what the hot keys of a server want.
     pub(super) fn pump(&mut self, server: usize) {
         self.pump_at(server, self.state.server_now());
     }

@@ -394,7 +394,7 @@ impl World {
         self.plan.seed % 100 == 99
     }
 
-    /// Clients are dealt out to proxies in turn.
+    /// Clients are distributed to proxies in turn.
     fn proxy_of(&self, client: usize) -> usize {
         client % self.plan.proxies()
     }

@@ -82,7 +82,7 @@ impl World {
         reply
     }
 
-    /// Carries out what the hot keys of a server want.
+    /// Executes what the hot keys of a server want.
     pub(super) fn pump(&mut self, server: usize) {
         loop {
             let s = &mut self.servers[server];

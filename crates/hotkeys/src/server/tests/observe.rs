@@ -1,15 +1,15 @@
 //! What the log tells of a key's life, and what is observed without anything being done.
 
 use super::*;
-use crate::log::{Deed, EFFECT_AFTER, LogEntry};
+use crate::log::{EFFECT_AFTER, HotKeyAction, LogEntry};
 
 fn log(home: &Home) -> Vec<LogEntry> {
     home.hot.log().entries().cloned().collect()
 }
 
-/// Deed, cause, and γ before and from then on.
-fn deeds(home: &Home) -> Vec<(Deed, Event, u8, u8)> {
-    let in_short = |e: &LogEntry| (e.deed, e.cause, e.gamma_before, e.gamma);
+/// Action, cause, and γ before and from then on.
+fn actions(home: &Home) -> Vec<(HotKeyAction, Event, u8, u8)> {
+    let in_short = |e: &LogEntry| (e.action, e.cause, e.gamma_before, e.gamma);
     home.hot.log().entries().map(in_short).collect()
 }
 
@@ -24,9 +24,9 @@ fn observing() -> HotKeysConfig {
 fn the_log_tells_of_a_promotion_what_was_seen_what_was_expected_and_what_came_of_it() {
     let mut home = Home::hot();
     assert_eq!(
-        deeds(&home),
-        [(Deed::Promoted, Event::Promoted, 0, 3)],
-        "reaching HOT is no deed of its own"
+        actions(&home),
+        [(HotKeyAction::Promoted, Event::Promoted, 0, 3)],
+        "reaching HOT is no action of its own"
     );
     let entry = log(&home).remove(0);
     assert_eq!((&*entry.key, entry.after), (KEY, None));
@@ -45,8 +45,8 @@ fn the_log_tells_of_a_promotion_what_was_seen_what_was_expected_and_what_came_of
     assert!(after.served < 35.0, "{after:?}");
     assert!(after.undiverted > 90.0, "{after:?}");
     home.pass(20_000);
-    let retired = (Deed::Retired, Event::Cooled, 3, 0);
-    assert_eq!(deeds(&home)[1], retired);
+    let retired = (HotKeyAction::Retired, Event::Cooled, 3, 0);
+    assert_eq!(actions(&home)[1], retired);
     let stats = home.hot.stats();
     assert_eq!((stats.promoted, stats.retired, stats.widened), (1, 1, 0));
 }
@@ -56,7 +56,10 @@ fn what_is_observed_is_logged_once_and_nothing_is_done() {
     let mut home = Home::new(observing());
     home.read_for(3000);
     assert_eq!(home.state(), State::Cold);
-    assert_eq!(deeds(&home), [(Deed::WouldPromote, Event::Promoted, 0, 3)]);
+    assert_eq!(
+        actions(&home),
+        [(HotKeyAction::WouldPromote, Event::Promoted, 0, 3)]
+    );
     assert!(home.sent().is_empty());
     assert_eq!(home.read(), ReadAdvice::default());
     let info = home.hot.list_spread().remove(0);
@@ -67,7 +70,7 @@ fn what_is_observed_is_logged_once_and_nothing_is_done() {
     assert_eq!((info.shadows.len(), home.hot.proposed_count()), (0, 1));
     // It cools, and would be retired. There never is an effect of what was not done.
     home.pass(20_000);
-    assert_eq!(deeds(&home)[1].0, Deed::WouldRetire);
+    assert_eq!(actions(&home)[1].0, HotKeyAction::WouldRetire);
     assert!(log(&home).iter().all(|entry| entry.after.is_none()));
     assert_eq!(home.hot.proposed_count(), 0);
 }
@@ -90,15 +93,15 @@ fn observed_keys_are_promoted_once_they_may_be_and_retired_when_they_may_not() {
         home.confirm(&sent);
     }
     assert_eq!(home.state(), State::Cold);
-    let deeds: Vec<_> = deeds(&home).into_iter().map(|d| (d.0, d.1)).collect();
+    let actions: Vec<_> = actions(&home).into_iter().map(|d| (d.0, d.1)).collect();
     let expected = [
-        (Deed::WouldPromote, Event::Promoted),
-        (Deed::WouldRetire, Event::SwitchedOff),
-        (Deed::Promoted, Event::Promoted),
-        (Deed::Retired, Event::SwitchedOff),
-        (Deed::WouldPromote, Event::Promoted),
+        (HotKeyAction::WouldPromote, Event::Promoted),
+        (HotKeyAction::WouldRetire, Event::SwitchedOff),
+        (HotKeyAction::Promoted, Event::Promoted),
+        (HotKeyAction::Retired, Event::SwitchedOff),
+        (HotKeyAction::WouldPromote, Event::Promoted),
     ];
-    assert_eq!(deeds, expected);
+    assert_eq!(actions, expected);
 }
 
 #[test]
@@ -113,7 +116,7 @@ fn another_map_outdates_what_was_observed_unless_it_changes_nothing() {
         m.servers[2].up = false;
     });
     home.hot.handle_map(now, without_one, ME);
-    assert_eq!(deeds(&home)[1].0, Deed::WouldRetire);
+    assert_eq!(actions(&home)[1].0, HotKeyAction::WouldRetire);
     home.read_for(50);
     let info = home.hot.list_spread().remove(0);
     assert_eq!(info.proposed.len(), 2, "two other servers are left");

@@ -183,7 +183,7 @@ fn an_idle_worker_samples_and_replicates_nothing() {
     assert!((home.hot.load() - 100.0).abs() < 5.0);
 }
 
-/// Two seconds of a worker with the settings that nobody chose: so many reads each millisecond, every
+/// Two seconds of a worker with the settings that nobody chose: this many reads each millisecond, every
 /// twentieth of them of [`KEY`], and that part of the time asleep.
 fn with_defaults(reads_per_ms: u64, mean_rps: f64, asleep: f64) -> Home {
     let mut home = Home::new(HotKeysConfig::default());

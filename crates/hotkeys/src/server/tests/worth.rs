@@ -11,7 +11,7 @@ fn own_keys(count: usize) -> Vec<Vec<u8>> {
     (0..).map(name).filter(at_home).take(count).collect()
 }
 
-/// A busy worker whose clients read its equally popular keys by chance, so many times a second, and which every shadow
+/// A busy worker whose clients read its equally popular keys by chance, this many times a second, and which every shadow
 /// confirms at once. With a lease they read at home once for all copies.
 struct Crowd {
     home: Home,

@@ -9,7 +9,7 @@ use evenkeel_protocol::binary::{Command, Request, RequestHeader, Status, answer}
 use evenkeel_protocol::{AuthOutcome, parse_auth, text};
 
 /// Hears an unknown client of `-Y`, once for each of its attempts.
-pub(crate) fn hear_credentials(core: &mut ProxyCore, id: ClientId, input: &[u8]) -> Step {
+pub(crate) fn handle_credentials(core: &mut ProxyCore, id: ClientId, input: &[u8]) -> Step {
     match parse_auth(input) {
         AuthOutcome::Attempt {
             user,

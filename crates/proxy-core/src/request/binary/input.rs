@@ -3,7 +3,7 @@
 //! An Evenkeel worker is asked what it is asked for text, in meta commands with our flags, so that hot
 //! keys and one's own writes are the same in both protocols. Other servers are asked with `gets`,
 //! `gats` and `delete`, which say all that a binary request says, and otherwise with meta commands if
-//! they know them (`request/speech.rs`). Without those
+//! they know them (`request/capability.rs`). Without those
 //!
 //! - an answer to `set` and its kin, and to arithmetic and `touch`, tells no CAS unique (it is 0);
 //! - arithmetic cannot create an item, and of commands with a CAS unique only `set`, `add` and
@@ -18,13 +18,13 @@
 
 use crate::client::MultiGet;
 use crate::ids::ClientId;
-use crate::request::binary::auth::{hear_credentials, turn_away};
+use crate::request::binary::auth::{handle_credentials, turn_away};
 use crate::request::binary::wordings::{
     execute_binary, exptime_in_text, on_binary_way, read_in_meta,
 };
+use crate::request::capability::awaits_greetings;
 use crate::request::commands;
 use crate::request::multi_get::draft_key;
-use crate::request::speech::awaits_greetings;
 use crate::request::step::{Step, drop_all, wait_for};
 use crate::routes::CommandClass;
 use crate::show::kinds::Show;
@@ -82,7 +82,7 @@ pub(crate) fn step_in_other_dialect(
     };
     match client.dialect {
         Dialect::Undecided => {
-            // To find out what is spoken is not to carry out a request.
+            // To find out what is spoken is not to execute a request.
             *turn += 1;
             client.dialect = match input.first() {
                 Some(&REQUEST_MAGIC) => Dialect::Binary,
@@ -103,7 +103,7 @@ pub(crate) fn step_in_other_dialect(
             Step::Consumed(0)
         }
         Dialect::Binary => step_in_binary(core, now, id, input, turn),
-        Dialect::TextAuth => hear_credentials(core, id, input),
+        Dialect::TextAuth => handle_credentials(core, id, input),
         Dialect::Text => {
             debug_assert!(false, "text is asked for first");
             Step::Wait
@@ -171,8 +171,8 @@ fn refuse_binary(core: &mut ProxyCore, now: Instant, id: ClientId, refusal: &Ref
     }
 }
 
-/// Carries out the reads that `input` begins with, at least one, and returns how many bytes are
-/// done with. Their keys are dealt out to one line for each server.
+/// Executes the reads that `input` begins with, at least one, and returns how many bytes are
+/// done with. Their keys are distributed to one line for each server.
 fn reads_in_binary(
     core: &mut ProxyCore,
     now: Instant,

@@ -4,12 +4,12 @@ use crate::composed::announced;
 use crate::draft::{Draft, Intent, Tells};
 use crate::failure::NO_META;
 use crate::ids::ClientId;
-use crate::pipe::speech::Speech;
+use crate::pipe::capability::Capability;
 use crate::profile::Class;
 use crate::request::binary::auth::authenticate;
+use crate::request::capability::capability_of;
 use crate::request::flush::flush_all;
 use crate::request::question::ask_new;
-use crate::request::speech::speech_of;
 use crate::request::way::{bounded, on_way, refuse, refuses_cas};
 use crate::request::whole::{cluster_asked, stats_asked};
 use crate::request::words::{refuses_mark, unaware_of_recaching};
@@ -71,7 +71,7 @@ pub(crate) fn read_in_meta(
     });
 }
 
-/// Carries out a request that reads no value.
+/// Executes a request that reads no value.
 pub(crate) fn execute_binary(
     core: &mut ProxyCore,
     now: Instant,
@@ -172,9 +172,9 @@ fn store_in_binary(
         if refuses_mark(core, now, id, way, Show::Binary(echo), store.flags) {
             return;
         }
-        let speech = speech_of(core, way, key);
+        let capability = capability_of(core, way, key);
         let has_classic_words = !(key.sent.base64 || joins && compares);
-        if speech != Speech::Meta && !has_classic_words {
+        if capability != Capability::Meta && !has_classic_words {
             return has_no_words(core, now, id, way, echo);
         }
         let exptime = match joins {
@@ -190,7 +190,7 @@ fn store_in_binary(
             ..draft(id, way, key, Intent::Write, echo)
         };
         ask_new(core, now, &draft, |out, route| {
-            if speech == Speech::Meta {
+            if capability == Capability::Meta {
                 store_in_meta(out, store, key, exptime, route);
             } else {
                 ask::store(out, &in_classic(store, key, exptime));
@@ -244,7 +244,7 @@ fn touch_in_binary(
     let class = CommandClass::Touch;
     on_binary_way(core, now, id, key, class, echo, |core, way, key| {
         let exptime = exptime_in_text(core, way, exptime);
-        let as_classic = speech_of(core, way, key) == Speech::Classic && !key.sent.base64;
+        let as_classic = capability_of(core, way, key) == Capability::Classic && !key.sent.base64;
         if !as_classic && !has_words(core, now, id, way, key, echo) {
             return;
         }
@@ -282,7 +282,7 @@ fn arithmetic_in_binary(core: &mut ProxyCore, now: Instant, id: ClientId, reques
             return;
         }
         let has_classic_words = !creates && cas == 0 && !key.sent.base64;
-        let as_classic = speech_of(core, way, key) == Speech::Classic && has_classic_words;
+        let as_classic = capability_of(core, way, key) == Capability::Classic && has_classic_words;
         if !as_classic && !has_words(core, now, id, way, key, echo) {
             return;
         }
@@ -347,7 +347,7 @@ fn has_words(
     key: WayKey<'_>,
     echo: Echo,
 ) -> bool {
-    let may_know = speech_of(core, way, key) != Speech::Classic;
+    let may_know = capability_of(core, way, key) != Capability::Classic;
     if !may_know {
         has_no_words(core, now, id, way, echo);
     }

@@ -20,7 +20,7 @@
 //! | `s1 breaks off`, `takes no bytes` | its connection ends, or stands still |
 //! | `s1 comes back` | it greets again, and time passes until it is in use |
 //! | `s1 is connected`, `is unconnected`, `is up`, `is down` | |
-//! | `s1 was tried 2` | so many times a connection was asked for |
+//! | `s1 was tried 2` | this many times a connection was asked for |
 //! | `s1 is worker of 2`, `is at epoch 7`, `leases for 500` | which server it is, what map it knows, how many ms a lease is |
 //! | `s1 is version 1.5.22`, `has no uniques` | a memcached without meta commands; one that was started with `-C` |
 //! | `s1 has 1000 bytes`, `has no statistics` | of memory, as it says; it does not say that |
@@ -347,7 +347,7 @@ impl Stage {
     }
 }
 
-/// What comes behind so many words.
+/// What comes behind this many words.
 fn behind(step: &str, words: usize) -> &str {
     (0..words).fold(step, |rest, _| {
         rest.split_once(' ')

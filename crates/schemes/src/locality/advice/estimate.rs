@@ -41,7 +41,7 @@ impl Estimate {
         })
     }
 
-    /// So many times as much.
+    /// This many times as much.
     pub(super) fn times(self, factor: f64) -> Estimate {
         Estimate {
             value: self.value * factor,

@@ -20,7 +20,7 @@ pub struct Steady {
 
 impl Steady {
     /// Hears the choice of one look, and says what is advised. `now` never goes backwards.
-    pub fn hear(&mut self, now: Instant, choice: Option<Architecture>) -> Option<Architecture> {
+    pub fn handle(&mut self, now: Instant, choice: Option<Architecture>) -> Option<Architecture> {
         match self.other {
             _ if choice == self.given => self.other = None,
             Some((other, since)) if other == choice => {

@@ -46,7 +46,7 @@ impl Copying {
     }
 
     /// What was asked at a site has come to this: all transitions.
-    pub fn hear(&mut self, site: Site, heard: Heard) -> Next {
+    pub fn handle(&mut self, site: Site, heard: Heard) -> Next {
         if site != self.racks.own() {
             return Next::default();
         }

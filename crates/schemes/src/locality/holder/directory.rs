@@ -9,7 +9,7 @@
 //! | change | found as by a read, and bound to its unique |
 //! | delete | found as by a read, and bound to its unique. What is not where the note leads is deleted there; without a note, everywhere |
 //!
-//! Between two notes in the directory one rack is named, and no other may hold the item or store it. Whoever puts a note has cleared the place that was named before, so
+//! Between two notes in the directory one rack is named, and no other may hold the item or store it. Anyone who puts a note has cleared the place that was named before, so
 //! that a store of the one before fails; of two that saw the same note one fails to replace it. After a note that was lost nobody is known, so all are cleared.
 
 use super::{Command, Heard, Next, Over, Racks, Shown, Site, Sites, Start, TRIES_MAX, Wish};
@@ -78,7 +78,7 @@ impl Directory {
             Start::Nowhere => self.peek(None),
             Start::Found(found) => {
                 self.awaited = self.racks.own().into();
-                self.hear(self.racks.own(), found)
+                self.handle(self.racks.own(), found)
             }
             Start::Behind(unique) => {
                 let replace = Command::Own(Some(unique));
@@ -93,7 +93,7 @@ impl Directory {
     }
 
     /// What was asked at a site has come to this: all transitions.
-    pub(super) fn hear(&mut self, site: Site, heard: Heard) -> Next {
+    pub(super) fn handle(&mut self, site: Site, heard: Heard) -> Next {
         use Heard::{Done, Failed, Item, Lock, Note, Nothing, Refused};
         if !self.awaited.remove(site) {
             return Next::default();

@@ -8,7 +8,7 @@
 //! | set, delete | deleted at the former pool, then as ever | the same |
 //! | add, change | the item is brought; deleted at the former pool; then as ever | deleted at the former pool, then as ever |
 //!
-//! Bringing is an add of what is fetched when everybody who would store or delete here meets a lock or note of it: whoever does so has
+//! Bringing is an add of what is fetched when everybody who would store or delete here meets a lock or note of it: anyone who does so has
 //! deleted at the former pool before, so that either nothing is fetched or the lock is gone when that is to be stored. What is fetched is
 //! shown when it is stored, and not before.
 //!
@@ -74,11 +74,11 @@ impl Way {
         }
     }
 
-    fn hear(&mut self, site: Site, heard: Heard) -> Next {
+    fn handle(&mut self, site: Site, heard: Heard) -> Next {
         match self {
-            Way::Snoop(way) => way.hear(site, heard),
-            Way::Directory(way) => way.hear(site, heard),
-            Way::Copying(way) => way.hear(site, heard),
+            Way::Snoop(way) => way.handle(site, heard),
+            Way::Directory(way) => way.handle(site, heard),
+            Way::Copying(way) => way.handle(site, heard),
         }
     }
 
@@ -157,7 +157,7 @@ impl Machine {
     }
 
     /// What was asked at a site has come to this.
-    pub fn hear(&mut self, site: Site, heard: Heard) -> Next {
+    pub fn handle(&mut self, site: Site, heard: Heard) -> Next {
         match (self.phase, heard) {
             (Phase::Clearing, Heard::Failed) => {
                 self.phase = Phase::Acting;
@@ -165,7 +165,7 @@ impl Machine {
             }
             (Phase::Clearing, _) => self.enter(Phase::Acting),
             _ => {
-                let next = self.way.hear(site, heard);
+                let next = self.way.handle(site, heard);
                 self.go_on(next)
             }
         }

@@ -3,7 +3,7 @@
 //!
 //! A key has a *place* in each rack. At most one of them *holds* its item; elsewhere stand [marks](crate::mark) or nothing. In [`snoop`] a note at each other
 //! place names the rack that holds; in [`directory`] a note in the directory does. A rack that does not hold takes the key before it stores: it locks
-//! its own place, tells the others, and stores in place of that lock, by its CAS unique. Whoever takes the key from it meanwhile changes that unique.
+//! its own place, tells the others, and stores in place of that lock, by its CAS unique. Anyone who takes the key from it meanwhile changes that unique.
 //!
 //! What is promised is a register that may lose its value: a miss is always possible, and nothing is read that an acknowledged write has replaced. All that
 //! counts on a unique goes over the connection on which it was learnt; if that is another one by now, the condition counts as not fulfilled.
@@ -99,9 +99,9 @@ pub enum Heard {
     Note(u64, RackId),
     /// Nothing is there.
     Nothing,
-    /// Carried out; with the unique of what is there now where the command tells it.
+    /// Executed; with the unique of what is there now where the command tells it.
     Done(u64),
-    /// Not carried out: the condition is not fulfilled.
+    /// Not executed: the condition is not fulfilled.
     Refused,
     /// An error, or it could not be asked, or nobody knows what came of it.
     Failed,

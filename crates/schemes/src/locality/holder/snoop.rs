@@ -21,7 +21,7 @@ const HOPS_MAX: u8 = 2;
 /// What is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum At {
-    /// Looking in a rack, behind so many notes; with the unique of the mark that is at the own place, if that was looked at.
+    /// Looking in a rack, behind this many notes; with the unique of the mark that is at the own place, if that was looked at.
     Finding {
         hops: u8,
         own: Option<u64>,
@@ -74,7 +74,7 @@ impl Snoop {
             Start::Nowhere => self.found_nothing(None),
             Start::Found(found) => {
                 self.awaited = self.racks.own().into();
-                self.hear(self.racks.own(), found)
+                self.handle(self.racks.own(), found)
             }
             Start::Behind(unique) => {
                 let replace = Command::Own(Some(unique));
@@ -89,7 +89,7 @@ impl Snoop {
     }
 
     /// What was asked at a site has come to this: all transitions.
-    pub(super) fn hear(&mut self, site: Site, heard: Heard) -> Next {
+    pub(super) fn handle(&mut self, site: Site, heard: Heard) -> Next {
         use Heard::{Done, Failed, Item, Lock, Note, Nothing, Refused};
         if !self.awaited.remove(site) {
             return Next::default();

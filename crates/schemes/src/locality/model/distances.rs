@@ -14,7 +14,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// l_n: a round trip across so many switches, in ms.
+    /// l_n: a round trip across this many switches, in ms.
     pub fn across(self, switches: u32) -> f64 {
         f64::from(switches) * self.switch + self.base
     }
@@ -47,7 +47,7 @@ impl Distances {
         (self.other - self.own) / 2.0
     }
 
-    /// The same network with switches that take so long, in ms. Everything else stays as it is.
+    /// The same network with switches that take this long, in ms. Everything else stays as it is.
     #[must_use]
     pub fn with_switch(self, switch: f64) -> Distances {
         let more = switch - self.switch();

@@ -135,7 +135,7 @@ fn with_ps(profile: usize, ps: f64) -> Usage {
     }
 }
 
-/// Reads and sets, of which so many are reads and so many of these find nothing.
+/// Reads and sets, of which this many are reads and this many of these find nothing.
 fn reads_and_sets(reads: f64, misses: f64, ps: f64) -> Usage {
     let found = reads * (1.0 - misses);
     usage(0, [1.0 - reads, 0.0, 0.0, found, reads * misses], ps)
@@ -187,7 +187,7 @@ fn two_digits(ms: f64) -> String {
     format!("{:.2}", ms + 1e-9)
 }
 
-/// The one place at which an answer turns from no to yes, to so many digits.
+/// The one place at which an answer turns from no to yes, to this many digits.
 fn turn(low: f64, high: f64, digits: usize, is_better: impl Fn(f64) -> bool) -> String {
     let turns = turns(low, high, is_better);
     assert!(turns.len() == 1 && turns[0].to, "{turns:?}");

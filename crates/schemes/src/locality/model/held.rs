@@ -119,7 +119,7 @@ mod tests {
             Heard::Done(unique)
         }
 
-        fn carry_out(&mut self, site: Site, command: Command, wish: Wish) -> Heard {
+        fn execute(&mut self, site: Site, command: Command, wish: Wish) -> Heard {
             let there = self.0.get(&place(site)).copied();
             let holds = |unique: u64| there.is_some_and(|(_, present)| present == unique);
             match command {
@@ -158,7 +158,7 @@ mod tests {
 
     fn racks() -> [RackId; 3] {
         let mut all = RackId::all();
-        [0; 3].map(|_| all.next().expect("there may be so many"))
+        [0; 3].map(|_| all.next().expect("there may be this many"))
     }
 
     /// What is there at first.
@@ -202,7 +202,7 @@ mod tests {
         let (mut machine, mut next) = match wish {
             Wish::Read => {
                 rounds.own += 1;
-                match places.carry_out(Site::Rack(own), Command::Own(None), wish) {
+                match places.execute(Site::Rack(own), Command::Own(None), wish) {
                     Heard::Item(_) => return (rounds, Shown::Own),
                     Heard::Nothing if kind == Kind::Snoop => return (rounds, Shown::Miss),
                     found => Machine::of_read(kind, all, found, Stage::Done),
@@ -223,8 +223,8 @@ mod tests {
             }
             next = Next::default();
             for site in sites.iter() {
-                let heard = places.carry_out(site, command, wish);
-                next = machine.hear(site, heard);
+                let heard = places.execute(site, command, wish);
+                next = machine.handle(site, heard);
             }
         }
     }

@@ -54,7 +54,7 @@ fn newly_set(usage: &Usage) -> f64 {
     }
 }
 
-/// One where so many keys are the session's own, and so many sets are of what is nowhere.
+/// One where this many keys are the session's own, and this many sets are of what is nowhere.
 fn held(
     kind: Kind,
     outcome: Outcome,

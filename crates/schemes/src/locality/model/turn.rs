@@ -55,7 +55,7 @@ mod tests {
     use evenkeel_testkit::seed;
     use evenkeel_types::random::SplitMix64;
 
-    /// The twin: looks at so many places, one after the other.
+    /// The twin: looks at this many places, one after the other.
     fn scanned(low: f64, high: f64, answer: impl Fn(f64) -> usize) -> Vec<Turn<usize>> {
         const PLACES: u32 = 20_000;
         let mut turns = Vec::new();

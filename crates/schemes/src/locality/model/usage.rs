@@ -46,7 +46,7 @@ impl Usage {
         self.share(Outcome::GetHit) + self.share(Outcome::GetMiss)
     }
 
-    /// The same application with so many reads among its commands, 0 to 1.
+    /// The same application with this many reads among its commands, 0 to 1.
     ///
     /// Reads keep their hits and misses, and everything else keeps its mix. A read brings as many bytes as before, and so does everything
     /// else; the mean size stays. Where nothing was read, a get finds what it asks for; where everything was, the rest are sets.

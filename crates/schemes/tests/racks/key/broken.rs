@@ -86,7 +86,7 @@ impl Key {
             }
             (Some(Fault::StoresFirst), Command::Note(..) | Command::Delete(None)) if is_set => {
                 // The value is there at once, whatever the place has; what follows is too late.
-                if let (Heard::Done(_), _) = self.servers.carry_out(
+                if let (Heard::Done(_), _) = self.servers.execute(
                     own,
                     Command::Own(None),
                     (running.op, kind),
@@ -150,7 +150,7 @@ impl Key {
             let Some(machine) = &mut self.running[at].machine else {
                 break;
             };
-            let next = machine.hear(site_of(place, scope.racks), Heard::Done(0));
+            let next = machine.handle(site_of(place, scope.racks), Heard::Done(0));
             is_right &= self.go_on(at, next, scope);
         }
         is_right

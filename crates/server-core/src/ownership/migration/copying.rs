@@ -52,7 +52,7 @@ pub(crate) struct Link {
 pub(crate) enum Asked {
     Hello,
     Begin,
-    /// Whether everything up to so many bytes has come.
+    /// Whether everything up to this many bytes has come.
     Batch(u64),
     Activate,
     Confirm,

@@ -23,7 +23,7 @@ pub(crate) struct Migrations {
     pub(crate) requests: VecDeque<LinkRequest>,
     /// How many links there have been.
     pub(crate) links_made: u64,
-    /// When this worker last carried out a `flush_all`.
+    /// When this worker last executed a `flush_all`.
     pub(crate) flushed_at: Option<Instant>,
 }
 

@@ -16,7 +16,7 @@ use evenkeel_types::{Instant, Now};
 /// [`FLUSH_REACH`](crate::FLUSH_REACH), and than a map takes to come.
 pub const BEGIN_TIME: Duration = Duration::from_secs(30);
 
-/// A target that leaves anything unanswered for so long is given up.
+/// A target that leaves anything unanswered for this long is given up.
 pub const TARGET_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The same while clients wait for it to answer whether it serves the cachelet.

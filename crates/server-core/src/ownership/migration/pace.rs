@@ -55,7 +55,7 @@ impl Pace {
         self.allowance > 0.0
     }
 
-    /// So many bytes were sent.
+    /// This many bytes were sent.
     pub fn sent(&mut self, bytes: usize) {
         if self.rate > 0 {
             self.allowance -= bytes as f64;

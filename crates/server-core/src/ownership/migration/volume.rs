@@ -18,7 +18,7 @@ pub(crate) fn stands(map: &ClusterMap, cachelet: CacheletId, began: Epoch) -> Op
 }
 
 impl Volume {
-    /// An item was sent that takes so many bytes.
+    /// An item was sent that takes this many bytes.
     pub(crate) fn add(&mut self, engine: &mut Engine, bytes: usize) {
         self.items += 1;
         self.bytes += bytes as u64;

@@ -119,7 +119,7 @@ impl World {
                     assert!(worker.handle_map(now, newest, id));
                 }
             }
-            server.settle(now);
+            server.pump(now);
         }
         self.taken = newest.epoch();
     }
@@ -213,10 +213,10 @@ impl World {
         self.close(wire);
         let server = &mut self.servers[usize::from(from.server.0)];
         server.workers[usize::from(from.worker)].link_lost(now, id);
-        server.settle(now);
+        server.pump(now);
     }
 
-    /// Up to so many bytes arrive, in both directions.
+    /// Up to this many bytes arrive, in both directions.
     pub fn carry(&mut self, wire: usize, most: usize) {
         let now = self.now();
         let wire = &mut self.wires[wire];
@@ -230,7 +230,7 @@ impl World {
         let server = &mut self.servers[usize::from(from.server.0)];
         let core = &mut server.workers[usize::from(from.worker)];
         let consumed = core.link_input(now, id, &some);
-        server.settle(now);
+        server.pump(now);
         if let Some(wire) = self.wires.iter_mut().find(|w| (w.from, w.id) == (from, id)) {
             wire.back.drain(..consumed);
         }
@@ -243,7 +243,7 @@ impl World {
             for worker in &mut server.workers {
                 worker.handle_timeout(now);
             }
-            server.settle(now);
+            server.pump(now);
         }
         self.collect();
     }

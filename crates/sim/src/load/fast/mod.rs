@@ -21,7 +21,7 @@ use super::cluster::{Homes, worker_number, worker_ref};
 use super::keys::Keys;
 use super::names::KeyNames;
 use super::report::{Outcome, Tally};
-use super::{Deeds, LoadPlan, LoadReport};
+use super::{BalancingCounts, LoadPlan, LoadReport};
 use crate::history::Nanos;
 use asks::{Ask, Asker};
 use core::time::Duration;
@@ -179,26 +179,32 @@ impl<'a> Cluster<'a> {
         })
     }
 
-    /// What was measured in so long.
+    /// What was measured in this long.
     fn report(&mut self, length: Nanos, elapsed: f64) -> LoadReport {
         for (turns, served) in self.turns.iter().zip(&mut self.tally.served) {
             *served = turns.served;
         }
         self.tally.replicas = self.count_replicas();
-        let deeds = self.deeds();
-        LoadReport::new(length, &self.tally, self.simulated, elapsed, Some(deeds))
+        let balancing = self.balancing();
+        LoadReport::new(
+            length,
+            &self.tally,
+            self.simulated,
+            elapsed,
+            Some(balancing),
+        )
     }
 
     /// What servers and coordinator have done so far to even out the load.
-    fn deeds(&self) -> Deeds {
-        let mut deeds = match &self.members {
-            Some(members) => members.deeds(),
-            None => Deeds::default(),
+    fn balancing(&self) -> BalancingCounts {
+        let mut balancing = match &self.members {
+            Some(members) => members.balancing(),
+            None => BalancingCounts::default(),
         };
         let promoted = self.hot.iter().map(|hot| hot.stats().promoted);
-        deeds.promoted = promoted.sum();
-        deeds.redirects = self.redirects;
-        deeds
+        balancing.promoted = promoted.sum();
+        balancing.redirects = self.redirects;
+        balancing
     }
 
     /// Copies of all keys, those at homes not counted.
@@ -226,7 +232,7 @@ impl<'a> Cluster<'a> {
             }
             if self.hot[worker].poll_deadline() <= at {
                 self.hot[worker].handle_timeout(at);
-                self.settle(now, worker);
+                self.pump(now, worker);
             }
         }
         if let Some(mut members) = self.members.take() {
@@ -240,8 +246,8 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Carries out what a home wants of its shadow workers: it is done at once.
-    fn settle(&mut self, now: Nanos, home: usize) {
+    /// Executes what a home wants of its shadow workers: it is done at once.
+    fn pump(&mut self, now: Nanos, home: usize) {
         while let Some(output) = self.hot[home].poll_output() {
             let (Output::Store(message) | Output::Block(message) | Output::Remove(message)) =
                 output;
@@ -272,7 +278,7 @@ impl<'a> Cluster<'a> {
         self.work(worker, ask.arrives, ask.proxy, cost) + self.way
     }
 
-    /// A home has carried out a request of an application, and its answer arrived then.
+    /// A home has executed a request of an application, and its answer arrived then.
     #[inline]
     fn count(&mut self, ask: &Ask, done: Nanos, outcome: Outcome) {
         if let Some(members) = &mut self.members {
@@ -321,7 +327,7 @@ impl<'a> Cluster<'a> {
             self.copy_leases.forget(ask.key, ask.client);
             self.hot[home].handle_write(Instant(now), hash, &name, WriteKind::Update);
             if self.hot[home].has_output() {
-                self.settle(now, home);
+                self.pump(now, home);
             }
         }
         let done = self.serve(ask, home, self.costs.set);

@@ -71,7 +71,7 @@ impl Cluster<'_> {
         );
         let advice = self.hot[home].handle_read(at, hash, &name, reader, found);
         if self.hot[home].has_output() {
-            self.settle(ask.at, home);
+            self.pump(ask.at, home);
         }
         if let Some(grant) = advice.grant(self.plan.hot_keys.lease) {
             self.keys.of(ask.key).lent = true;

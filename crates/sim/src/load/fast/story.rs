@@ -4,7 +4,7 @@ use super::Cluster;
 use super::asks::Asker;
 use crate::history::Nanos;
 use crate::load::report::{Tally, Timeline};
-use crate::load::{Deeds, LoadPlan, LoadReport};
+use crate::load::{BalancingCounts, LoadPlan, LoadReport};
 use evenkeel_workload::Popularity;
 
 /// A load of a story.
@@ -36,7 +36,7 @@ pub struct PartReport {
     pub moments: Vec<Moment>,
 }
 
-/// Tells a story of loads that each last so long, looked at in steps. What the plan says of popularity, gets,
+/// Tells a story of loads that each last this long, looked at in steps. What the plan says of popularity, gets,
 /// warm-up and length does not count.
 ///
 /// # Errors
@@ -61,7 +61,7 @@ pub fn tell(
         };
         let begun = number as Nanos * each;
         let mut asker = Asker::new(&asked, begun)?;
-        let (deeds, started) = (cluster.begin(begun, each), std::time::Instant::now());
+        let (balancing, started) = (cluster.begin(begun, each), std::time::Instant::now());
         let mut moments = Vec::new();
         for look in 1..=steps {
             cluster.ask_until(&mut asker, begun + look as Nanos * step);
@@ -72,7 +72,7 @@ pub fn tell(
             });
         }
         let mut report = cluster.report(each, started.elapsed().as_secs_f64());
-        report.deeds = report.deeds.map(|done| done - deeds);
+        report.balancing = report.balancing.map(|done| done - balancing);
         told.push(PartReport { report, moments });
     }
     Ok(told)
@@ -80,7 +80,7 @@ pub fn tell(
 
 impl Cluster<'_> {
     /// Measures anew from now on; gives what was done before.
-    fn begin(&mut self, now: Nanos, length: Nanos) -> Deeds {
+    fn begin(&mut self, now: Nanos, length: Nanos) -> BalancingCounts {
         let mut tally = Tally::new(self.turns.len());
         tally.timeline = self.tally.timeline.take();
         tally.measure(now, length);
@@ -89,7 +89,7 @@ impl Cluster<'_> {
             turns.served = 0;
         }
         self.simulated = 0;
-        self.deeds()
+        self.balancing()
     }
 
     fn latency_us(&self, moment: usize, share: f64) -> f64 {

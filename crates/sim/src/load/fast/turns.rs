@@ -34,7 +34,7 @@ const PROXIES_TOLD_APART: u16 = 64;
 pub(super) struct Turns {
     /// When the present turn ends.
     pub ends: Nanos,
-    /// What waits for the next one takes so long.
+    /// What waits for the next one takes this long.
     pub next: Nanos,
     /// Whose requests are among it.
     of: u64,

@@ -31,7 +31,7 @@ impl Cluster<'_> {
                     *stands = true;
                     w.core.link_up(now, link);
                 }
-                self.settle_worker(worker, self.time);
+                self.pump_worker(worker, self.time);
             }
             _ => {}
         }
@@ -49,21 +49,21 @@ impl Cluster<'_> {
                 if self.proxies[proxy].core.client_wants_input(id) {
                     self.feed_proxy(proxy, id, connection);
                 }
-                self.settle_proxy(proxy);
+                self.pump_proxy(proxy);
             }
             Who::Backend(proxy, id) => {
                 let input = &mut self.network.connections[connection].input[INITIATOR];
                 let core = &mut self.proxies[proxy].core;
                 let consumed = core.backend_input(now.monotonic, id, input.rest());
                 input.consume(consumed);
-                self.settle_proxy(proxy);
+                self.pump_proxy(proxy);
             }
             Who::Link(worker, link) => {
                 let input = &mut self.network.connections[connection].input[INITIATOR];
                 let core = &mut self.workers[worker].core;
                 let consumed = core.link_input(now, link, input.rest());
                 input.consume(consumed);
-                self.settle_worker(worker, self.time);
+                self.pump_worker(worker, self.time);
             }
             Who::Session(worker, _) => self.input_waits(worker, connection),
             Who::Gone => {}

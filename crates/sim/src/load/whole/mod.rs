@@ -223,7 +223,7 @@ impl<'a> Cluster<'a> {
                 while let Some(message) = next {
                     next = core.handle_message(now, from, message);
                 }
-                self.settle_worker(worker, self.time);
+                self.pump_worker(worker, self.time);
             }
             Event::Tick => self.tick(),
             Event::Heartbeat => {
@@ -257,13 +257,13 @@ impl<'a> Cluster<'a> {
                 core.handle_timeout(now);
             }
             core.maintain(now);
-            self.settle_worker(worker, self.time);
+            self.pump_worker(worker, self.time);
         }
         for proxy in 0..self.proxies.len() {
             let core = &mut self.proxies[proxy].core;
             if core.poll_deadline().is_some_and(|at| at <= now.monotonic) {
                 core.handle_timeout(now.monotonic);
-                self.settle_proxy(proxy);
+                self.pump_proxy(proxy);
             }
         }
     }

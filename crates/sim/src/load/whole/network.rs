@@ -46,7 +46,7 @@ pub(super) struct Connection {
 #[derive(Debug, Default)]
 pub(super) struct Input {
     pub bytes: Vec<u8>,
-    /// So many of them are consumed. Invariant: at most half, so that none is moved more than once on
+    /// This many of them are consumed. Invariant: at most half, so that none is moved more than once on
     /// average.
     pub consumed: usize,
 }
@@ -56,7 +56,7 @@ impl Input {
         &self.bytes[self.consumed..]
     }
 
-    /// So many bytes at the front are done with.
+    /// This many bytes at the front are done with.
     pub fn consume(&mut self, count: usize) {
         self.consumed += count;
         if self.consumed == self.bytes.len() {

@@ -14,7 +14,7 @@ impl Cluster<'_> {
             *stands = true;
             p.core.backend_connected(id, None);
         }
-        self.settle_proxy(proxy);
+        self.pump_proxy(proxy);
     }
 
     /// An application's input is given to its proxy.
@@ -26,13 +26,13 @@ impl Cluster<'_> {
     }
 
     /// Does what a proxy says until it says nothing.
-    pub(super) fn settle_proxy(&mut self, proxy: usize) {
+    pub(super) fn pump_proxy(&mut self, proxy: usize) {
         while let Some(output) = self.proxies[proxy].core.poll_output() {
-            self.carry_out(proxy, output);
+            self.handle_output(proxy, output);
         }
     }
 
-    fn carry_out(&mut self, proxy: usize, output: Output) {
+    fn handle_output(&mut self, proxy: usize, output: Output) {
         let p = &mut self.proxies[proxy];
         match output {
             Output::WriteClient(id) => {

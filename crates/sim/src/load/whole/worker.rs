@@ -12,7 +12,7 @@ use evenkeel_types::map::ClusterMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Commands of one connection that a worker carries out in one go: the server's `-R` where nothing is
+/// Commands of one connection that a worker executes in one go: the server's `-R` where nothing is
 /// said.
 const REQUESTS_PER_ROUND: u32 = 20;
 

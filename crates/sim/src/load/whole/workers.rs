@@ -58,7 +58,7 @@ impl Cluster<'_> {
                 }
             }
         }
-        self.settle_worker(worker, done_at);
+        self.pump_worker(worker, done_at);
         if done_at > self.time {
             self.workers[worker].worked += done_at - self.time;
             self.workers[worker].busy = true;
@@ -66,7 +66,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// Carries out what a connection has said, which is one batch; gives when it is done.
+    /// Executes what a connection has said, which is one batch; gives when it is done.
     fn serve(&mut self, worker: usize, connection: usize, from: Nanos) -> Nanos {
         let Who::Session(_, id) = self.network.connections[connection].ends[ACCEPTOR] else {
             return from;
@@ -103,8 +103,8 @@ impl Cluster<'_> {
         done_at
     }
 
-    /// Carries out what a worker wants after anything that it was told.
-    pub(super) fn settle_worker(&mut self, worker: usize, at: Nanos) {
+    /// Executes what a worker wants after anything that it was told.
+    pub(super) fn pump_worker(&mut self, worker: usize, at: Nanos) {
         if self.workers[worker].core.has_outbox() {
             self.pass_on(worker, at);
         }

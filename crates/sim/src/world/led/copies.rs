@@ -1,4 +1,4 @@
-//! A pool that keeps copies of its items: an operator switches them on and off, and servers carry out what is asked of them.
+//! A pool that keeps copies of its items: an operator switches them on and off, and servers execute what is asked of them.
 
 use super::super::World;
 use super::super::command::{Change, Command};
@@ -82,8 +82,8 @@ impl World {
         self.report.led.tell(LedKind::Copies, tally, 1);
     }
 
-    /// A server carries out a command about a copy.
-    pub(super) fn carry_out_at_copy(
+    /// A server executes a command about a copy.
+    pub(super) fn execute_at_copy(
         &mut self,
         place: (usize, u16, ConnectionId),
         command: &Command,

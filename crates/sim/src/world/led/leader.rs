@@ -27,7 +27,7 @@ impl World {
     ) {
         let busy = self.coordinator_busy_until();
         if busy > self.time {
-            // Who has waited for so long has hung up.
+            // Who has waited for this long has hung up.
             if self.time - sent > CALL_TIMEOUT {
                 return;
             }
@@ -73,7 +73,7 @@ impl World {
     }
 
     /// A heartbeat has waited. One that waited for a coordinator that has died is gone with it.
-    pub(super) fn hear_waiting(
+    pub(super) fn handle_waiting(
         &mut self,
         life: u32,
         (host, host_life): (usize, u32),

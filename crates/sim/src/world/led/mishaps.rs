@@ -25,7 +25,7 @@ impl World {
     /// Something went wrong.
     pub(in crate::world) fn note_mischance(&mut self, mischance: Mischance) {
         if let Some(led) = &self.led {
-            self.report.led.strike(led.kind(), mischance, led.moment());
+            self.report.led.inject(led.kind(), mischance, led.moment());
         }
     }
 
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// A former server has stores to carry out that were given up, and goes on when the change has begun, or much later.
+    /// A former server has stores to execute that were given up, and goes on when the change has begun, or much later.
     fn stop_over_the_beginning(&mut self, begins: Nanos) {
         if begins >= self.plan.quiet_from() {
             return;
@@ -165,7 +165,7 @@ impl World {
         for proxy in 0..self.proxies.len() {
             let host = self.servers.len() + proxy;
             self.narrate(&[host], || format!("is slower by {} ms", by / MS));
-            self.weather.slow_down(host, by, until);
+            self.fault_schedule.slow_down(host, by, until);
             self.note_mischance(Mischance::Slow);
         }
     }
@@ -248,7 +248,7 @@ impl World {
                     self.note_mischance(mischance);
                 }
             }
-            // What it has to carry out is given up meanwhile.
+            // What it has to execute is given up meanwhile.
             Mischance::WriteLate => {
                 let length = self.random.between(620, 1_300) * MS;
                 let until = (self.time + length).min(self.plan.quiet_from());
@@ -261,25 +261,25 @@ impl World {
                     _ => self.coordinator_host(),
                 };
                 self.narrate(&[one, other], || "are cut off (and)".into());
-                self.weather.cut(one, other, end);
-                self.weather.cut(other, one, end);
+                self.fault_schedule.cut(one, other, end);
+                self.fault_schedule.cut(other, one, end);
                 self.note_mischance(mischance);
             }
             Mischance::PacketsLost => {
                 let loss = self.random.between(10, 301);
                 self.narrate(&[host], || format!("loses {loss} of 1,000 packets"));
-                self.weather.lose(host, loss, end);
+                self.fault_schedule.lose(host, loss, end);
                 self.note_mischance(mischance);
             }
             Mischance::Slow => {
                 let by = self.random.between(10, 201) * MS;
                 self.narrate(&[host], || format!("is slower by {} ms", by / MS));
-                self.weather.slow_down(host, by, end);
+                self.fault_schedule.slow_down(host, by, end);
                 self.note_mischance(mischance);
             }
             Mischance::Duplicates => {
                 self.narrate(&[host], || "sends everything twice".into());
-                self.weather.duplicate(host, end);
+                self.fault_schedule.duplicate(host, end);
                 self.note_mischance(mischance);
             }
             Mischance::HeartbeatLost | Mischance::HeartbeatLate => {

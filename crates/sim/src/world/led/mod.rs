@@ -52,7 +52,7 @@ impl World {
                 host_life,
                 sent,
                 heartbeat,
-            } => self.hear_waiting(life, (host, host_life), sent, heartbeat),
+            } => self.handle_waiting(life, (host, host_life), sent, heartbeat),
             Turn::Tell {
                 life,
                 host,

@@ -11,7 +11,7 @@ use super::super::units::MS;
 use crate::history::Nanos;
 use evenkeel_control::rings::{FollowedRing, RingCounts};
 use evenkeel_control::{FollowedPool, PoolStep};
-use evenkeel_proxy_core::{PlannedRing, Told, ToldBundle};
+use evenkeel_proxy_core::{BundleUpdate, PlannedRing, PoolUpdate};
 use evenkeel_schemes::stage::{Stage, Step};
 use std::sync::Arc;
 
@@ -98,11 +98,11 @@ impl World {
     }
 
     /// A proxy learns how far its pool is to be.
-    pub(in crate::world) fn hear_steps(&mut self, proxy: usize, steps: &[PoolStep]) {
+    pub(in crate::world) fn handle_steps(&mut self, proxy: usize, steps: &[PoolStep]) {
         let Some(news) = steps.iter().find(|news| news.pool == POOL) else {
             return;
         };
-        self.hear_step(proxy, news);
+        self.handle_step(proxy, news);
         // Even if the step is an old one.
         let slot = news.ring.as_ref().and_then(|ring| ring.slot);
         if let Some(slot) = slot {
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    fn hear_step(&mut self, proxy: usize, news: &PoolStep) {
+    fn handle_step(&mut self, proxy: usize, news: &PoolStep) {
         let Step { version, stage } = news.step;
         let is_deaf = self.is_deaf_to_steps(proxy) && stage != Stage::Former;
         let returns = self.has_fault(Fault::OldRingKept) && self.proxies[proxy].process.life > 0;
@@ -147,16 +147,20 @@ impl World {
             stage: Stage::Former,
         });
         // Each proxy has one worker.
-        let bundle = news.bundle.map(|told| ToldBundle {
+        let bundle = news.bundle.map(|told| BundleUpdate {
             plan: self.forged_plan(told.plan),
             fillers: told.proxies,
         });
         let p = &mut self.proxies[proxy];
         let now = p.process.now(self.time).monotonic;
         let step = forged.unwrap_or(news.step);
-        p.core
-            .set_step(now, MAP_SOURCE, POOL, Some(Told { step, ring, bundle }));
-        self.settle_proxy(proxy);
+        p.core.set_step(
+            now,
+            MAP_SOURCE,
+            POOL,
+            Some(PoolUpdate { step, ring, bundle }),
+        );
+        self.pump_proxy(proxy);
     }
 
     /// A proxy is asked what its ring has carried.
@@ -228,7 +232,7 @@ impl World {
         let p = &mut self.proxies[proxy];
         let now = p.process.now(self.time).monotonic;
         p.core.set_step(now, MAP_SOURCE, POOL, None);
-        self.settle_proxy(proxy);
+        self.pump_proxy(proxy);
         if !is_known {
             self.narrate(&[host], || "has lost its name".into());
             self.report.tell("proxies that lost their name", 1);
@@ -257,7 +261,7 @@ impl World {
         p.process.restart(&mut self.random);
         *p = Proxy::new(p.process, seed, &led.configs[proxy]);
         self.narrate(&[host], || "starts again".into());
-        self.settle_proxy(proxy);
+        self.pump_proxy(proxy);
         self.send_heartbeat_soon(host);
     }
 

@@ -1,4 +1,4 @@
-//! A pool in racks of which one holds each item: what servers carry out of commands between racks, and what goes wrong just then.
+//! A pool in racks of which one holds each item: what servers execute of commands between racks, and what goes wrong just then.
 
 use super::super::World;
 use super::super::command::{Change, Command};
@@ -10,7 +10,7 @@ use super::super::swarm::Hazards;
 use super::super::units::MS;
 use evenkeel_schemes::mark::{Mark, read};
 
-/// One step in so many has something go wrong behind it; of those by which a key moves, which are few, more.
+/// One step in this many has something go wrong behind it; of those by which a key moves, which are few, more.
 const STRUCK_OF: u64 = 60;
 const MOVE_STRUCK_OF: u64 = 8;
 
@@ -35,7 +35,7 @@ fn step_of(command: &Command, input: &[u8]) -> RackStep {
 }
 
 impl World {
-    /// A server has carried out a step between racks: something may go wrong behind it.
+    /// A server has executed a step between racks: something may go wrong behind it.
     pub(super) fn step_taken(&mut self, server: usize, command: &Command, input: &[u8]) {
         let Some(racks) = self.led.as_mut().and_then(|led| led.racks.as_mut()) else {
             return;
@@ -60,7 +60,7 @@ impl World {
         self.after(delay, Event::Led(turn));
     }
 
-    /// Something goes wrong as a server has just carried out a step: with that one in half of all cases.
+    /// Something goes wrong as a server has just executed a step: with that one in half of all cases.
     pub(super) fn let_happen_at(&mut self, server: usize, step: RackStep, mischance: Mischance) {
         if self.time >= self.plan.quiet_from() {
             return;
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// With a fault: what a server answers to a step that it does not carry out, because that would take an item away.
+    /// With a fault: what a server answers to a step that it does not execute, because that would take an item away.
     pub(super) fn keep_in_rack(
         &mut self,
         server: usize,

@@ -20,7 +20,7 @@ use evenkeel_schemes::stage::Stage;
 use evenkeel_server_core::{ConnectionId, Peer};
 
 impl World {
-    /// Lets a server of a led pool carry out the command at the front of an input, and gives what it consumed and answered.
+    /// Lets a server of a led pool execute the command at the front of an input, and gives what it consumed and answered.
     pub(in crate::world) fn execute_led(
         &mut self,
         place: (usize, u16, ConnectionId),
@@ -28,10 +28,10 @@ impl World {
         input: &[u8],
     ) -> (usize, Vec<u8>) {
         let Some(renamed) = self.reuse_generations(input) else {
-            return self.carry_out_led(place, command, input);
+            return self.execute_at_server(place, command, input);
         };
         let command = Command::parse(&renamed.input, &self.keys);
-        let (consumed, out) = self.carry_out_led(place, command.as_ref(), &renamed.input);
+        let (consumed, out) = self.execute_at_server(place, command.as_ref(), &renamed.input);
         let shorter = input.len() - renamed.input.len();
         match consumed {
             0 => (0, out),
@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    fn carry_out_led(
+    fn execute_at_server(
         &mut self,
         (server, worker, id): (usize, u16, ConnectionId),
         command: Option<&Command>,
@@ -50,7 +50,7 @@ impl World {
             return self.show_input(place, input);
         };
         if command.is_of_copy() {
-            return self.carry_out_at_copy(place, command, input);
+            return self.execute_at_copy(place, command, input);
         }
         if let Some(answer) = self.keep_at_former(server, command) {
             return (command.len, answer.to_vec());
@@ -82,7 +82,7 @@ impl World {
         (consumed, out)
     }
 
-    /// Lets a server carry out what it is shown instead of a command, if anything.
+    /// Lets a server execute what it is shown instead of a command, if anything.
     pub(super) fn show_forged(
         &mut self,
         place: (usize, u16, ConnectionId),
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// A write whose proxy has given it up, or has died, is carried out all the same.
+    /// A write whose proxy has given it up, or has died, is executed all the same.
     fn note_late(&mut self, (server, worker, id): (usize, u16, ConnectionId), command: &Command) {
         let sessions = &self.servers[server].sessions[usize::from(worker)];
         let connection = sessions.get(&(id.slot, id.generation)).copied();
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// A command has been carried out: what the key is from now on has a name.
+    /// A command has been executed: what the key is from now on has a name.
     fn name_value(&mut self, command: &Command, base: Option<Vec<u8>>, answer: &[u8]) {
         let Some((status, _)) = told(answer, &Limits::default()) else {
             return;
@@ -324,7 +324,7 @@ impl World {
         had
     }
 
-    /// With a fault: what a former server answers to a delete that it does not carry out.
+    /// With a fault: what a former server answers to a delete that it does not execute.
     fn keep_at_former(&self, server: usize, command: &Command) -> Option<&'static [u8]> {
         let led = self.led.as_ref()?;
         let is_kept = self.has_fault(Fault::FormerKept)

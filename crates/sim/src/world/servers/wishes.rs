@@ -9,11 +9,11 @@ use super::super::units::MS;
 use evenkeel_server_core::{ConnectionId, LinkRequest, Message, ProcessRequest};
 
 impl World {
-    /// Carries out what a worker wants after anything that it was told, and what its connections were
+    /// Executes what a worker wants after anything that it was told, and what its connections were
     /// waiting to ask it.
-    pub(in crate::world) fn settle_worker(&mut self, server: usize, worker: u16) {
+    pub(in crate::world) fn pump_worker(&mut self, server: usize, worker: u16) {
         loop {
-            self.carry_out_wishes(server, worker);
+            self.execute_wishes(server, worker);
             let core = &mut self.servers[server].workers[usize::from(worker)];
             let touched: Vec<_> = core::iter::from_fn(|| core.poll_touched()).collect();
             if touched.is_empty() {
@@ -32,7 +32,7 @@ impl World {
         self.arm(server);
     }
 
-    fn carry_out_wishes(&mut self, server: usize, worker: u16) {
+    fn execute_wishes(&mut self, server: usize, worker: u16) {
         let w = usize::from(worker);
         let mut messages = Vec::new();
         self.servers[server].workers[w].flush_outbox(|to, message| {

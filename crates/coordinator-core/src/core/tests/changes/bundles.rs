@@ -124,7 +124,7 @@ fn proxies_are_told_how_many_follow() {
     follow_to(&mut world, &mut all, Stage::Warming);
     assert_eq!(told(&mut world, &all[0]), Some(2));
     let mut third = copier("p3", 2);
-    third.hear(&mut world);
+    third.handle(&mut world);
     assert_eq!(told(&mut world, &all[0]), Some(3));
     world.pass(SILENT_MS);
     assert_eq!(told(&mut world, &all[0]), Some(3), "silent ones may fill");
@@ -139,7 +139,7 @@ fn a_switching_on_that_is_taken_back_burns_its_plan() {
         let first = on(&mut world, 2).unwrap().plan.unwrap();
         for _ in 0..rounds {
             all[0].follow(&mut world);
-            all[1].hear(&mut world);
+            all[1].handle(&mut world);
             all[1].0.pools[0].acknowledged = 2;
         }
         let version = view(&world).version;
@@ -166,7 +166,7 @@ fn nobody_waits_so_a_silent_proxy_holds_copies_up_for_as_long_as_it_likes() {
     on(&mut world, 2).unwrap();
     follow(&mut world, &mut all, 1);
     all[0].follow(&mut world);
-    all[1].hear(&mut world);
+    all[1].handle(&mut world);
     assert_eq!(view(&world).stage, Stage::Quiesced);
     for _ in 0..10 {
         world.pass(SILENT_MS);

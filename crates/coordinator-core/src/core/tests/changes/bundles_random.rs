@@ -112,7 +112,7 @@ fn run(seed: u64, seen: &mut Seen) {
             // A process of which nothing is known yet must not come while it is not known who is there.
             185..187 if !is_lost => all[at].restart(&mut world, random.next_u64() % 2 > 0),
             187..189 => world.restart(),
-            // Whoever has not been told anything would be told that there are no copies.
+            // Anyone who has not been told anything would be told that there are no copies.
             189 if all.iter().all(|it| it.work().is_some()) => {
                 seen.taken_over += world.core.change_counts().taken_over;
                 world.core = World::new(1).core;

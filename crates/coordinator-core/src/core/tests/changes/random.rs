@@ -49,7 +49,7 @@ impl Process {
         if is_answered && step.version > known {
             let number = ring.as_ref().map_or(0, |ring| ring.number);
             if let Some(told) = ring {
-                self.hear_of_ring(told);
+                self.handle_ring(told);
             }
             self.follower.0.pools[0].told = Some(step);
             self.works_by.push((number, step.stage));
@@ -57,7 +57,7 @@ impl Process {
     }
 
     /// A plan begins with the ring that the one before has left, and a generation of its own.
-    fn hear_of_ring(&mut self, told: RingStep) {
+    fn handle_ring(&mut self, told: RingStep) {
         if let (Some(before), Some(next)) = (&self.plan, &told.plan) {
             let moved = before.moved().unwrap();
             let left = match self.follower.stage() {
@@ -139,7 +139,7 @@ fn run(seed: u64, has_ring: bool, seen: &mut Seen) {
             191..193 => world.restart(),
             193 if !has_ring && random.next_u64() % 4 == 0 => {
                 note(&world, seen);
-                // Whoever has not been told anything would be told that the pool is at its beginning.
+                // Anyone who has not been told anything would be told that the pool is at its beginning.
                 if all.iter().all(|it| it.follower.told("main").is_some()) {
                     world.core = World::new(1).core;
                     is_lost = true;

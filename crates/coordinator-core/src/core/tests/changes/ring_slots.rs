@@ -115,7 +115,7 @@ pub(super) fn counting(count: usize) -> (World, Vec<Counting>) {
     (world, all)
 }
 
-/// Lets so many slots pass, in which all report four times.
+/// Lets this many slots pass, in which all report four times.
 pub(super) fn pass(world: &mut World, all: &mut [Counting], keys: &[u32], slots: u64) {
     for _ in 0..4 * slots {
         world.pass(SLOT_MS / 4);
@@ -241,7 +241,7 @@ fn approve(world: &mut World) -> Result<RingView, ChangeRefusal> {
     world.core.begin_ring_move(world.now, "main", &request)
 }
 
-/// What is observed is carried out when an operator says so, once, and rests then as if it had been carried out at once.
+/// What is observed is executed when an operator says so, once, and rests then as if it had been executed at once.
 #[test]
 fn what_is_planned_is_carried_out_when_it_is_approved() {
     let (mut world, mut all) = counting(2);

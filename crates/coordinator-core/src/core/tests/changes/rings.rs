@@ -312,7 +312,7 @@ fn a_plan_that_is_withdrawn_burns_its_generation() {
     // Both hurry and have acknowledged, and the second does not come back once the step is published.
     while view(&world).stage != Stage::Quiesced {
         all[0].follow(&mut world);
-        all[1].hear(&mut world);
+        all[1].handle(&mut world);
         all[1].0.pools[0].acknowledged = 2;
     }
     world.pass(PAUSE_MS);

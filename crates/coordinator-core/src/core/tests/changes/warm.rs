@@ -14,7 +14,7 @@ fn begin_when_warm(world: &mut World, goal: Stage, at_most_s: u64) -> Result<(),
     begun.map(|_| ())
 }
 
-/// Reads have found so much more, half of it through each proxy.
+/// Reads have found this much more, half of it through each proxy.
 fn find(all: &mut [Follower; 2], hits: u64, former: u64) {
     for follower in all {
         let before = follower.0.pools[0].found.unwrap_or_default();

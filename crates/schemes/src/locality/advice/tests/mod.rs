@@ -70,7 +70,7 @@ impl Chance {
         of.into_iter().nth(chosen).expect("it is below")
     }
 
-    /// How many events there are where so many are expected (Knuth).
+    /// How many events there are where this many are expected (Knuth).
     fn poisson(&mut self, expected: f64) -> f64 {
         let end = (-expected).exp();
         let mut product = self.unit();

@@ -13,7 +13,7 @@ fn a_day(mut look: impl FnMut() -> Option<Architecture>, steady: &mut Steady) ->
         let choice = look();
         flips += usize::from(choice != raw);
         raw = choice;
-        let advised = steady.hear(Instant::from_millis(1_000 * second), choice);
+        let advised = steady.handle(Instant::from_millis(1_000 * second), choice);
         if advised != given {
             changes.push(second);
             given = advised;
@@ -27,7 +27,7 @@ fn advice_does_not_flap_where_noise_is_around_a_turning_point() {
     let seed = seed(0x339);
     let mut chance = Chance(SplitMix64::new(seed));
 
-    // The distance to the central servers is such that they gain 5 %, of so many answers.
+    // The distance to the central servers is such that they gain 5 %, of this many answers.
     let answers = 400.0;
     let mut inputs = mediawiki();
     inputs.distances = Network {
@@ -52,7 +52,7 @@ fn advice_does_not_flap_where_noise_is_around_a_turning_point() {
         "{changes:?}"
     );
 
-    // So many keys are a session's own that Snoop gains 5 %, where all that is asked for is there.
+    // This many keys are a session's own that Snoop gains 5 %, where all that is asked for is there.
     let mut inputs = mediawiki();
     inputs.usage.shares = Usage::mix(&[(Outcome::GetHit, 0.6), (Outcome::SetHit, 0.4)]);
     let asked = question(Architecture::Sdc, &inputs);
@@ -103,17 +103,18 @@ fn advice_changes_once_in_ten_minutes_however_long_answers_last() {
 fn what_goes_on_for_ten_minutes_is_advised_and_what_breaks_off_is_not() {
     let (sds, snoop) = (Some(Architecture::Sds), Some(Architecture::Snoop));
     let mut steady = Steady::default();
-    let mut hear = |second: u64, choice| steady.hear(Instant::from_millis(1_000 * second), choice);
-    assert_eq!(hear(0, sds), None);
-    assert_eq!(hear(590, sds), None);
-    assert_eq!(hear(600, sds), sds);
+    let mut handle =
+        |second: u64, choice| steady.handle(Instant::from_millis(1_000 * second), choice);
+    assert_eq!(handle(0, sds), None);
+    assert_eq!(handle(590, sds), None);
+    assert_eq!(handle(600, sds), sds);
     // One look that says so again begins it anew.
-    assert_eq!(hear(610, None), sds);
-    assert_eq!(hear(1_200, sds), sds);
-    assert_eq!(hear(1_210, None), sds);
+    assert_eq!(handle(610, None), sds);
+    assert_eq!(handle(1_200, sds), sds);
+    assert_eq!(handle(1_210, None), sds);
     // Neither do two that alternate add up.
-    assert_eq!(hear(1_500, snoop), sds);
-    assert_eq!(hear(1_900, None), sds);
-    assert_eq!(hear(2_499, None), sds);
-    assert_eq!(hear(2_500, None), None);
+    assert_eq!(handle(1_500, snoop), sds);
+    assert_eq!(handle(1_900, None), sds);
+    assert_eq!(handle(2_499, None), sds);
+    assert_eq!(handle(2_500, None), None);
 }

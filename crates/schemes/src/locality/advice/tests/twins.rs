@@ -4,7 +4,7 @@ use super::*;
 use crate::locality::model::{network, space};
 use evenkeel_testkit::seed;
 
-/// The twin of [`Estimate::of`]: a percentile is the least of the samples that so many in a hundred are not above.
+/// The twin of [`Estimate::of`]: a percentile is the least of the samples that this many in a hundred are not above.
 fn counted(value: f64, samples: &[f64]) -> (f64, f64, f64) {
     let percentile = |percent: usize| {
         let reached = |&&limit: &&f64| {

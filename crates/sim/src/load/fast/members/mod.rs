@@ -9,7 +9,7 @@
 //!  proxies <── the map, or the worker that was asked before ──┘
 //! ```
 //!
-//! All that decides is what ships. Here is what it is told, and what is carried out for it: heartbeats that
+//! All that decides is what ships. Here is what it is told, and what is executed for it: heartbeats that
 //! are answered at once, and moves. What is not there: heartbeats that are lost, servers that die, and serving leases.
 //!
 //! A load counts where it is served and when it is: a worker that has too much to do reports what it gets done, as
@@ -22,7 +22,7 @@ use super::{Cluster, View};
 use crate::history::Nanos;
 use crate::load::cluster::{worker_number, worker_ref};
 use crate::load::report::Outcome;
-use crate::load::{Balancing, Deeds, LoadPlan};
+use crate::load::{Balancing, BalancingCounts, LoadPlan};
 use evenkeel_balance::cachelet_load::{CacheletCounts, INTERVAL, WorkerLoad};
 use evenkeel_coordinator_core::plans::{PlanState, SavedPlans};
 use evenkeel_coordinator_core::{
@@ -43,7 +43,7 @@ const LINEAGE: u64 = 1;
 /// How often proxies hear of the coordinator.
 const PROXY_BEAT: Nanos = INTERVAL.as_nanos() as Nanos;
 
-/// A request that is carried out after the end of the interval in which it came.
+/// A request that is executed after the end of the interval in which it came.
 #[derive(Clone, Copy, Debug)]
 struct Late {
     done: Nanos,
@@ -77,7 +77,7 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// Members that go by a map, under which these workers host the cachelets. So many items fit a server.
+    /// Members that go by a map, under which these workers host the cachelets. This many items fit a server.
     ///
     /// # Errors
     /// When the coordinator refuses the map.
@@ -116,7 +116,7 @@ impl Members {
         })
     }
 
-    /// The home of a key has carried out a request, or will have by then.
+    /// The home of a key has executed a request, or will have by then.
     #[inline]
     pub fn count(&mut self, ask: &Ask, done: Nanos, outcome: Outcome) {
         let late = Late {
@@ -235,28 +235,28 @@ impl Members {
     }
 
     /// What was done so far, but for what others count.
-    pub fn deeds(&self) -> Deeds {
-        let mut deeds = Deeds {
+    pub fn balancing(&self) -> BalancingCounts {
+        let mut balancing = BalancingCounts {
             lent: self.lent,
             sent_home: self.sent_home,
-            ..Deeds::default()
+            ..BalancingCounts::default()
         };
         for server in &self.servers {
             let intervals = server.intervals();
-            deeds.intervals.idle += intervals.idle;
-            deeds.intervals.replicating += intervals.replicating;
-            deeds.intervals.local += intervals.local;
-            deeds.intervals.coordinated += intervals.coordinated;
+            balancing.intervals.idle += intervals.idle;
+            balancing.intervals.replicating += intervals.replicating;
+            balancing.intervals.local += intervals.local;
+            balancing.intervals.coordinated += intervals.coordinated;
         }
         let migrations = self.coordinator.migration_counts();
-        deeds.moved = migrations.ended[&MigrationEnd::Moved];
-        deeds.bytes_moved = migrations.bytes;
-        deeds.plans = self.coordinator.plan_counts().states[&PlanState::Done];
+        balancing.moved = migrations.ended[&MigrationEnd::Moved];
+        balancing.bytes_moved = migrations.bytes;
+        balancing.plans = self.coordinator.plan_counts().states[&PlanState::Done];
         let held = self.loads().map(|load| load.memory_bytes).sum::<u64>();
         let plans = self.coordinator.plans(limits::PLANS_MAX).plans;
         let copied = plans.iter().map(|plan| plan.bytes).max().unwrap_or(0);
-        deeds.plan_ratio_max = copied as f64 / held.max(1) as f64;
-        deeds
+        balancing.plan_ratio_max = copied as f64 / held.max(1) as f64;
+        balancing
     }
 }
 

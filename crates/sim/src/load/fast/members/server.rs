@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 const INTERVAL_NS: Nanos = INTERVAL.as_nanos() as Nanos;
 
-/// For how long a worker tries to carry out an order of its balancer, as real ones do.
+/// For how long a worker tries to execute an order of its balancer, as real ones do.
 const ORDER_AGE_MAX: Nanos = 5_000_000_000;
 
 /// What a cachelet that passes costs the former worker and the next one.
@@ -205,7 +205,7 @@ impl Members {
         load
     }
 
-    /// Carries out what the balancer wants, as far as it is possible now.
+    /// Executes what the balancer wants, as far as it is possible now.
     fn lend(&mut self, cluster: &mut Cluster<'_>, server: usize, now: Nanos) {
         let orders = core::mem::take(&mut self.servers[server].orders);
         let first = self.servers[server].workers.start;
@@ -250,7 +250,7 @@ impl Members {
         };
         let (was_home, is_home) = (is_home(self, from), is_home(self, to));
         cluster.hot[from].handle_left(Instant(now), cachelet, was_home);
-        cluster.settle(now, from);
+        cluster.pump(now, from);
         cluster.hot[to].handle_came(cachelet, is_home);
         cluster.hosts[usize::from(cachelet.0)] = to as u16;
         self.hosted[from].remove(&cachelet);
@@ -375,7 +375,7 @@ impl Members {
             let hot = &mut cluster.hot[worker];
             changed.iter().for_each(|&it| hot.handle_host_by_map(it));
             hot.handle_map(Instant(now), map.clone(), worker_ref(cluster.plan, worker));
-            cluster.settle(now, worker);
+            cluster.pump(now, worker);
         }
         let ordered: Vec<_> = (map.document().migrations.iter())
             .filter(|migration| {

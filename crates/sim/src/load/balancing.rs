@@ -6,7 +6,7 @@ use std::ops::Sub;
 
 /// What was done from the beginning of a run on, or in some of its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Deeds {
+pub struct BalancingCounts {
     /// Intervals of all servers by the phase that had to act.
     pub intervals: PhaseCounts,
     /// Keys that became replicated.
@@ -28,12 +28,12 @@ pub struct Deeds {
 }
 
 /// What was done since. The plan that copied most may have been before.
-impl Sub for Deeds {
-    type Output = Deeds;
+impl Sub for BalancingCounts {
+    type Output = BalancingCounts;
 
-    fn sub(self, before: Deeds) -> Deeds {
+    fn sub(self, before: BalancingCounts) -> BalancingCounts {
         let (now, then) = (self.intervals, before.intervals);
-        Deeds {
+        BalancingCounts {
             intervals: PhaseCounts {
                 idle: now.idle - then.idle,
                 replicating: now.replicating - then.replicating,

@@ -2,7 +2,7 @@
 //!
 //! A core that nobody connects to says which places a key has and what each is asked, as with [`explain`](crate::explain), so that it is what
 //! a proxy with this file does. Then the places are asked, all of a key side by side: [`links`]. What their answers come to is
-//! said by the core's [`KeyStanding`].
+//! said by the core's [`KeyReport`].
 //!
 //! That is not one instant: a key that moves meanwhile may look wrong. A key with a fault is looked at again, and what each of
 //! [`LOOKS_MAX`] looks has shown alike is a fault. One that moves to and fro in step with the looks may still be taken for faulty.
@@ -15,7 +15,7 @@ use crate::explain::{core, keys, refusal};
 use crate::tls::TlsWays;
 use clap::Args as ClapArgs;
 use evenkeel_protocol::Limits;
-use evenkeel_proxy_core::{HeldKey, KeyStanding, RouteTable};
+use evenkeel_proxy_core::{HeldKey, KeyReport, RouteTable};
 use evenkeel_runtime::UsageError;
 use links::Links;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Which keys are looked at, and by which configuration.
 #[derive(Clone, Debug, ClapArgs)]
-pub struct StandingArgs {
+pub struct KeyCheckArgs {
     /// A pool with architecture = "snoop" or "dir"
     #[arg(value_name = "POOL")]
     pub pool: String,
@@ -53,7 +53,7 @@ pub struct StandingArgs {
 /// # Errors
 /// [`UsageError`] when the file cannot be used, there is no such pool, or something is no key of it; then nobody is asked. What servers do not
 /// answer is no error: it stands in their places.
-pub fn look_at_keys(args: &StandingArgs) -> anyhow::Result<Vec<KeyStanding>> {
+pub fn look_at_keys(args: &KeyCheckArgs) -> anyhow::Result<Vec<KeyReport>> {
     let settings = Settings::read(&Args {
         config: Some(args.config.clone()),
         rack: args.rack.clone(),
@@ -63,12 +63,12 @@ pub fn look_at_keys(args: &StandingArgs) -> anyhow::Result<Vec<KeyStanding>> {
     let settings = only(&args.pool, settings)?;
     let ways = TlsWays::default();
     let core = core(&settings, &ways)?;
-    let mut held: Vec<(HeldKey, KeyStanding)> = Vec::new();
+    let mut held: Vec<(HeldKey, KeyReport)> = Vec::new();
     let mut refused = Vec::new();
     for key in keys(&args.keys)? {
         let shown = String::from_utf8_lossy(&key).into_owned();
         match core.held_key(&args.pool, &key) {
-            Ok(found) => held.push((found, KeyStanding::new(shown))),
+            Ok(found) => held.push((found, KeyReport::new(shown))),
             Err(words) => refused.push(format!("{shown:?}: {}", refusal(words))),
         }
     }
@@ -80,20 +80,20 @@ pub fn look_at_keys(args: &StandingArgs) -> anyhow::Result<Vec<KeyStanding>> {
         ..Limits::default()
     };
     look(&mut held, Links::new(ways, limits));
-    Ok(held.into_iter().map(|(_, standing)| standing).collect())
+    Ok(held.into_iter().map(|(_, report)| report).collect())
 }
 
 /// Looks at all keys, and again at those with a fault as long as it is there.
-fn look(held: &mut [(HeldKey, KeyStanding)], mut links: Links) {
-    for (key, standing) in &mut *held {
-        standing.look(links.look_at(key));
+fn look(held: &mut [(HeldKey, KeyReport)], mut links: Links) {
+    for (key, report) in &mut *held {
+        report.look(links.look_at(key));
     }
     for _ in 1..LOOKS_MAX {
         let mut faulty = held.iter_mut().filter(|(_, it)| !it.faults.is_empty());
         let Some(first) = faulty.next() else { return };
         pause();
-        for (key, standing) in [first].into_iter().chain(faulty) {
-            standing.look(links.look_at(key));
+        for (key, report) in [first].into_iter().chain(faulty) {
+            report.look(links.look_at(key));
         }
     }
 }

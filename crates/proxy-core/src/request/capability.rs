@@ -11,28 +11,28 @@
 //! or could not be reached.
 
 use crate::ids::ClientId;
-use crate::pipe::speech::Speech;
+use crate::pipe::capability::Capability;
 use crate::routes::way::{WayKey, WayTo};
 use crate::worker::ProxyCore;
 use evenkeel_types::Instant;
 
 /// What the server understands that a key goes to.
-pub(crate) fn speech_of(core: &ProxyCore, way: &WayTo, key: WayKey<'_>) -> Speech {
+pub(crate) fn capability_of(core: &ProxyCore, way: &WayTo, key: WayKey<'_>) -> Capability {
     if way.as_meta() {
-        return Speech::Meta;
+        return Capability::Meta;
     }
     let Some(pool) = core.pools.list(way.pool) else {
-        return Speech::Unknown;
+        return Capability::Unknown;
     };
     let to = way.place.unwrap_or_else(|| pool.home(key.stored));
     let backend = core.backends.get(to);
-    backend.map_or(Speech::Unknown, |backend| backend.speech)
+    backend.map_or(Capability::Unknown, |backend| backend.capability)
 }
 
 /// Greets the servers that were never asked anything, and says whether any of them is about to say
 /// who it is. If so, the client is heard again when it has.
 pub(crate) fn awaits_greetings(core: &mut ProxyCore, now: Instant, id: ClientId) -> bool {
-    if core.backends.want_speech() {
+    if core.backends.want_capability() {
         core.backends.greet_strangers(&mut core.outbox, now);
     }
     let awaits = core.backends.await_greetings();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Blow {
+pub enum Fault {
     /// The home of the hottest key is killed, and started again empty on its ports.
     HomeKilled,
     HomeStopped,
@@ -23,54 +23,54 @@ pub enum Blow {
     CoordinatorStopped,
 }
 
-impl Blow {
-    pub const ALL: [Blow; 7] = [
-        Blow::HomeKilled,
-        Blow::HomeStopped,
-        Blow::ShadowKilled,
-        Blow::ShadowStopped,
-        Blow::ProxyKilled,
-        Blow::ProxyStopped,
-        Blow::CoordinatorStopped,
+impl Fault {
+    pub const ALL: [Fault; 7] = [
+        Fault::HomeKilled,
+        Fault::HomeStopped,
+        Fault::ShadowKilled,
+        Fault::ShadowStopped,
+        Fault::ProxyKilled,
+        Fault::ProxyStopped,
+        Fault::CoordinatorStopped,
     ];
 }
 
 /// Lets something happen; what is stopped goes on after `pause`, and what is killed is asked for its turns and started at once.
 /// Returns when the hottest key is replicated again. Gives what was lost, to be added to the history.
-pub fn strike(
+pub fn inject(
     cluster: &mut Cluster,
     shared: &Shared,
     consistency: Consistency,
-    blow: Blow,
+    fault: Fault,
     pause: Duration,
     turns: &mut Turns,
 ) -> Vec<Operation> {
     let mut lost = Vec::new();
-    match blow {
-        Blow::HomeKilled => {
+    match fault {
+        Fault::HomeKilled => {
             let home = home_of_hottest(cluster, shared);
             turns.ask_server(&cluster.servers[home]);
             lost = kill_server(cluster, shared, consistency, home);
         }
-        Blow::ShadowKilled => {
+        Fault::ShadowKilled => {
             let shadow = shadow_of_hottest(cluster, shared);
             turns.ask_server(&cluster.servers[shadow]);
             lost = kill_server(cluster, shared, consistency, shadow);
         }
-        Blow::HomeStopped => {
+        Fault::HomeStopped => {
             let home = home_of_hottest(cluster, shared);
             stop(&mut cluster.servers[home], pause, turns);
         }
-        Blow::ShadowStopped => {
+        Fault::ShadowStopped => {
             let shadow = shadow_of_hottest(cluster, shared);
             stop(&mut cluster.servers[shadow], pause, turns);
         }
-        Blow::ProxyKilled => {
+        Fault::ProxyKilled => {
             turns.ask_proxy(&cluster.proxies[0]);
             cluster.restart_proxy(0);
         }
-        Blow::ProxyStopped => stop(&mut cluster.proxies[0], pause, turns),
-        Blow::CoordinatorStopped => stop(&mut cluster.coordinator, pause, turns),
+        Fault::ProxyStopped => stop(&mut cluster.proxies[0], pause, turns),
+        Fault::CoordinatorStopped => stop(&mut cluster.coordinator, pause, turns),
     }
     // Homes keep away from a shadow server for a while after it was silent.
     home_of_hottest(cluster, shared);

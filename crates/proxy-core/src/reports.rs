@@ -1,4 +1,4 @@
-//! What a worker has counted, and where keys go, for whoever asks.
+//! What a worker has counted, and where keys go, for anyone who asks.
 
 use crate::config::MapSource;
 use crate::explain::{Explanation, HeldKey, Together, explain, held_key, together};
@@ -25,7 +25,7 @@ impl ProxyCore {
     /// Sets the counts of this worker to zero.
     pub fn reset_stats(&mut self) {
         self.counts.stats = ProxyStats::default();
-        self.backends.settle_runs(&mut self.counts.routes);
+        self.backends.flush_runs(&mut self.counts.routes);
         self.counts.routes.reset();
     }
 

@@ -1,8 +1,8 @@
-//! A toll on every key that a worker serves, for tests and experiments: it makes a small server of one
+//! A service time for every key that a worker serves, for tests and experiments: it makes a small server of one
 //! that has a part of a core.
 //!
 //! A small machine cannot saturate twelve servers: its load generator would be the first to be busy. A
-//! server that sleeps just so long for each key uses no processor time for it, so that many of them are busy
+//! server that sleeps just this long for each key uses no processor time for it, so that many of them are busy
 //! on few cores. Rejected: a quota of processor time, by which a server is slow, but not small: it answers in
 //! bursts, everything that waited at once, and so reaches nearly any number of requests a second.
 
@@ -12,13 +12,13 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// A server that has slept this much too long, or worked for so long since, has not been idle: the next
+/// A server that has slept this much too long, or worked for this long since, has not been idle: the next
 /// sleep begins where this one should have ended, so that as many keys are served a second as should be.
 const LATE_MAX: Duration = Duration::from_micros(100);
 
 /// What a worker owes and has paid.
 #[derive(Debug, Default)]
-pub struct Toll {
+pub struct ServiceTime {
     /// Time for each key; zero for none.
     per_key: Duration,
     /// Keys served when it last paid.
@@ -27,10 +27,10 @@ pub struct Toll {
     free_at: Duration,
 }
 
-impl Toll {
-    /// So much time for each key that is read or written, besides what serving it takes.
+impl ServiceTime {
+    /// This much time for each key that is read or written, besides what serving it takes.
     pub fn new(per_key: Duration) -> Self {
-        Toll {
+        ServiceTime {
             per_key,
             paid: 0,
             free_at: Duration::ZERO,
@@ -55,7 +55,10 @@ impl Toll {
     }
 
     #[cold]
-    #[allow(clippy::disallowed_methods, reason = "the toll is to be a wait")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the service time is to be a wait"
+    )]
     fn pay_for(&mut self, served: u64) {
         // Counters begin anew after `stats reset`.
         let keys = served.checked_sub(self.paid).unwrap_or(served);
@@ -87,15 +90,15 @@ mod tests {
 
     #[test]
     fn each_key_is_paid_for_once() {
-        let mut toll = Toll::new(Duration::from_micros(500));
+        let mut service_time = ServiceTime::new(Duration::from_micros(500));
         let before = time();
-        toll.pay_for(10);
+        service_time.pay_for(10);
         assert!(time() - before >= Duration::from_millis(5));
         // Nine minutes if it were owed again.
-        toll.paid += 1 << 20;
-        toll.pay_for(10 + (1 << 20));
+        service_time.paid += 1 << 20;
+        service_time.pay_for(10 + (1 << 20));
         assert!(time() - before < Duration::from_secs(60));
-        toll.pay_for(1);
-        assert_eq!(toll.paid, 1, "counters began anew");
+        service_time.pay_for(1);
+        assert_eq!(service_time.paid, 1, "counters began anew");
     }
 }

@@ -21,7 +21,7 @@ struct File<T> {
 
 /// Keeps what is measured. Nothing is kept of a run that writes no files.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct Checkpoint {
     folder: Option<PathBuf>,
     resumes: bool,
     /// The scale: figures of another are others.
@@ -30,9 +30,9 @@ pub(super) struct Kept {
     taken: Count<usize>,
 }
 
-impl Kept {
-    pub fn of(run: &Run) -> Kept {
-        Kept {
+impl Checkpoint {
+    pub fn of(run: &Run) -> Checkpoint {
+        Checkpoint {
             folder: run.out.as_ref().map(|out| out.join(FOLDER)),
             resumes: run.resume,
             run: run.scale.to_string(),
@@ -88,8 +88,8 @@ mod tests {
     use crate::args::{Mode, Scale};
     use tempfile::TempDir;
 
-    fn kept(folder: &TempDir, resume: bool) -> Kept {
-        Kept::of(&Run {
+    fn checkpoint(folder: &TempDir, resume: bool) -> Checkpoint {
+        Checkpoint::of(&Run {
             out: Some(folder.path().into()),
             resume,
             ..Run::silent(Scale::Small, Mode::Real)
@@ -99,37 +99,42 @@ mod tests {
     #[test]
     fn what_was_measured_is_taken_by_who_goes_on_and_by_nobody_else() {
         let folder = TempDir::new().expect("a folder");
-        let measured = |kept: &Kept, what: &str, seed, figure: f64| {
-            kept.or_measure(what, seed, || Ok(figure)).expect("figures")
+        let measured = |checkpoint: &Checkpoint, what: &str, seed, figure: f64| {
+            checkpoint
+                .or_measure(what, seed, || Ok(figure))
+                .expect("figures")
         };
-        assert_eq!(measured(&kept(&folder, false), "a, 5 %", 1, 0.1), 0.1);
-        let resumed = kept(&folder, true);
+        assert_eq!(measured(&checkpoint(&folder, false), "a, 5 %", 1, 0.1), 0.1);
+        let resumed = checkpoint(&folder, true);
         assert_eq!(measured(&resumed, "a, 5 %", 1, 2.0), 0.1);
         assert_eq!(measured(&resumed, "a, 5 %", 2, 3.0), 3.0, "another seed");
         // Another cell whose file has the same name.
         assert_eq!(measured(&resumed, "a, 5", 1, 4.0), 4.0);
         assert_eq!(resumed.taken(), 1);
-        assert_eq!(measured(&kept(&folder, false), "a, 5 %", 1, 5.0), 5.0);
+        assert_eq!(measured(&checkpoint(&folder, false), "a, 5 %", 1, 5.0), 5.0);
     }
 
     #[test]
     fn half_a_file_is_measured_again() {
         let folder = TempDir::new().expect("a folder");
-        let kept = kept(&folder, true);
-        kept.or_measure("a", 1, || Ok(1)).expect("figures");
+        let checkpoint = checkpoint(&folder, true);
+        checkpoint.or_measure("a", 1, || Ok(1)).expect("figures");
         let path = fs::read_dir(folder.path().join(FOLDER)).expect("a folder");
         for file in path {
             fs::write(file.expect("a file").path(), "{\"what\":").expect("room");
         }
-        assert_eq!(kept.or_measure("a", 1, || Ok(2)).expect("figures"), 2);
+        assert_eq!(checkpoint.or_measure("a", 1, || Ok(2)).expect("figures"), 2);
     }
 
     #[test]
     fn nothing_is_kept_of_what_cannot_be_measured() {
         let folder = TempDir::new().expect("a folder");
-        let kept = kept(&folder, true);
-        let failed = kept.or_measure::<f64>("a", 1, || anyhow::bail!("no"));
+        let checkpoint = checkpoint(&folder, true);
+        let failed = checkpoint.or_measure::<f64>("a", 1, || anyhow::bail!("no"));
         assert!(failed.is_err());
-        assert_eq!(kept.or_measure("a", 1, || Ok(1.0)).expect("figures"), 1.0);
+        assert_eq!(
+            checkpoint.or_measure("a", 1, || Ok(1.0)).expect("figures"),
+            1.0
+        );
     }
 }

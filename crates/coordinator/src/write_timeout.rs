@@ -1,7 +1,7 @@
 //! Connections whose peers do not read what they have asked for.
 //!
 //! What is not read waits in memory and takes one of the places that connections have. A dead machine's connection ends after
-//! a quarter of an hour by itself, one of a stopped process never. So whoever takes nothing for a while is given up.
+//! a quarter of an hour by itself, one of a stopped process never. So anyone who takes nothing for a while is given up.
 
 use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice};
@@ -13,25 +13,25 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use crate::desk::Desk;
+use crate::shared_core::SharedCore;
 
-/// A peer that takes not a single byte for so long is given up. Members have done with an answer after a second.
+/// A peer that takes not a single byte for this long is given up. Members have done with an answer after a second.
 pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection that ends when its peer has not read for [`WRITE_TIMEOUT`].
-pub(crate) struct Patient<S> {
+pub(crate) struct WriteTimeout<S> {
     stream: S,
-    desk: Arc<Desk>,
+    shared: Arc<SharedCore>,
     /// Since the last byte was taken, while there are more.
     waits: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patient<S> {
-    /// Those that are given up are counted at the desk.
-    pub(crate) fn new(stream: S, desk: Arc<Desk>) -> Self {
-        Patient {
+impl<S> WriteTimeout<S> {
+    /// Those that are given up are counted in the shared core.
+    pub(crate) fn new(stream: S, shared: Arc<SharedCore>) -> Self {
+        WriteTimeout {
             stream,
-            desk,
+            shared,
             waits: None,
         }
     }
@@ -52,12 +52,12 @@ impl<S> Patient<S> {
             return Poll::Pending;
         }
         self.waits = None;
-        self.desk.count_stalled_connection();
+        self.shared.count_stalled_connection();
         Poll::Ready(Err(ErrorKind::TimedOut.into()))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -67,7 +67,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -108,9 +108,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_takes_nothing_is_given_up_and_who_is_slow_is_not() {
-        let desk = Arc::new(Desk::new());
+        let shared = Arc::new(SharedCore::new());
         let (near, mut far) = tokio::io::duplex(64);
-        let mut patient = Patient::new(near, Arc::clone(&desk));
+        let mut stream = WriteTimeout::new(near, Arc::clone(&shared));
         let slow = tokio::spawn(async move {
             let mut byte = [0; 16];
             for _ in 0..20 {
@@ -119,14 +119,14 @@ mod tests {
             }
             far
         });
-        patient.write_all(&[7; 20 * 16]).await.unwrap();
-        assert_eq!(desk.tally().stalled_connections, 0);
+        stream.write_all(&[7; 20 * 16]).await.unwrap();
+        assert_eq!(shared.tally().stalled_connections, 0);
         let far = slow.await.unwrap();
         let began = tokio::time::Instant::now();
-        let given_up = patient.write_all(&[7; 65]).await.unwrap_err();
+        let given_up = stream.write_all(&[7; 65]).await.unwrap_err();
         assert_eq!(given_up.kind(), ErrorKind::TimedOut);
         assert!(began.elapsed() >= WRITE_TIMEOUT && began.elapsed() < 2 * WRITE_TIMEOUT);
-        assert_eq!(desk.tally().stalled_connections, 1);
+        assert_eq!(shared.tally().stalled_connections, 1);
         drop(far);
     }
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// See the [module](self). All of the process share it.
 #[derive(Clone, Debug)]
-pub struct InForce(Arc<Shared>);
+pub struct ActiveConfig(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -31,7 +31,7 @@ struct Now {
     config: Arc<ProxyConfig>,
 }
 
-impl InForce {
+impl ActiveConfig {
     /// The workers were made with this configuration.
     pub fn new(
         settings: Settings,
@@ -43,7 +43,7 @@ impl InForce {
         clock: Clock,
     ) -> Self {
         clusters.tell_config(&settings.digest);
-        InForce(Arc::new(Shared {
+        ActiveConfig(Arc::new(Shared {
             workers,
             clusters,
             discoveries,
@@ -85,11 +85,11 @@ impl InForce {
     pub fn follow_lists(&self) {
         // There may have been one before anybody was told.
         self.take_over_lists();
-        let in_force = self.clone();
+        let active_config = self.clone();
         self.0.discoveries.spawn(async move {
             loop {
-                in_force.0.discoveries.changed().await;
-                in_force.take_over_lists();
+                active_config.0.discoveries.changed().await;
+                active_config.take_over_lists();
             }
         });
     }
@@ -134,7 +134,7 @@ impl InForce {
             Some(DiscoveryStats {
                 pool: Arc::clone(pool),
                 source: spec.source.to_string(),
-                standing: seen.standing,
+                state: seen.state,
                 counts: seen.counts,
                 trouble: seen.trouble,
                 confirmed_age_s: age(seen.confirmed),

@@ -10,7 +10,7 @@ use crate::shard::time::TimeBase;
 use crate::stats::{self, ProcessFacts};
 use crate::worker::admin::update_cluster_config;
 use crate::worker::core::WorkerCore;
-use crate::worker::forward::carry_out_commands;
+use crate::worker::forward::execute_commands;
 use crate::worker::handover::{take_early, take_follow, take_followed, take_handover};
 use crate::worker::migration::{
     find_migrations, migrate, migration_link_input, migration_link_lost, revise_migrations,
@@ -29,12 +29,12 @@ use std::sync::Arc;
 impl WorkerCore {
     /// A message from another worker arrived. Of commands with large answers a part may be left: it is to be handed in
     /// before anything that came later for its connection ([`Message::goes_behind`]), once there is memory for more answers.
-    #[must_use = "commands that are left were not carried out"]
+    #[must_use = "commands that are left were not executed"]
     pub fn handle_message(&mut self, now: Now, from: u16, message: Message) -> Option<Message> {
         let mut left = None;
         match message {
             Message::Commands(commands) => {
-                left = carry_out_commands(self, now, from, &commands).map(Message::Commands);
+                left = execute_commands(self, now, from, &commands).map(Message::Commands);
             }
             Message::Answers(answers) => answers.deliver(&mut self.connections),
             Message::Gone(_) => {}
@@ -61,7 +61,7 @@ impl WorkerCore {
             }
             Message::LogTaken => self.observers.lines_taken(from),
         }
-        self.carry_out_replication(now);
+        self.execute_replication(now);
         left
     }
 
@@ -83,13 +83,13 @@ impl WorkerCore {
             flush(self, now);
             finish_flush(self, now, self.config.index, None);
         }
-        (self.hosting).carry_out_orders(&mut self.engine, &mut self.outbox, now);
+        (self.hosting).execute_orders(&mut self.engine, &mut self.outbox, now);
         migrate(self, now);
         self.engine.hot.handle_timeout(now.monotonic);
         self.engine.hottest.roll(now.monotonic);
         self.engine.measure(now.monotonic);
         self.links.handle_timeout(&mut self.engine, now.monotonic);
-        self.carry_out_replication(now);
+        self.execute_replication(now);
         self.release_held();
     }
 
@@ -100,7 +100,7 @@ impl WorkerCore {
         self.engine.maintain(now)
     }
 
-    /// The event loop has slept for so long, because there was nothing to do.
+    /// The event loop has slept for this long, because there was nothing to do.
     #[inline]
     pub fn handle_slept(&mut self, time: Duration) {
         self.engine.hot.handle_slept(time);
@@ -135,13 +135,13 @@ impl WorkerCore {
         });
         let mut begin = wanted.difference(&held).peekable();
         if begin.peek().is_some() && self.hosting.placement.epoch() > Epoch(0) {
-            // Whoever had them last may have counted on from versions of this worker.
+            // Anyone who had them last may have counted on from versions of this worker.
             self.engine.skip_versions(map.epoch());
         }
         for id in begin {
             self.engine.store.create_cachelet(*id);
         }
-        self.engine.settle_meters(now.monotonic);
+        self.engine.update_meters(now.monotonic);
         self.hosting.placement = placement;
         self.hosting.me.server = server;
         self.hosting.map = Some(map.clone());
@@ -150,7 +150,7 @@ impl WorkerCore {
         take_early(self, now);
         self.homes.wake(&mut self.connections);
         find_migrations(self, now);
-        self.carry_out_replication(now);
+        self.execute_replication(now);
         self.release_held();
         true
     }
@@ -159,7 +159,7 @@ impl WorkerCore {
     pub fn order_move(&mut self, now: Now, cachelet: CacheletId, to: u16) {
         let until = now.monotonic + ORDER_TIME;
         self.hosting.handovers.orders.insert(cachelet, (to, until));
-        (self.hosting).carry_out_orders(&mut self.engine, &mut self.outbox, now);
+        (self.hosting).execute_orders(&mut self.engine, &mut self.outbox, now);
     }
 
     /// What is known of the load of a cachelet that goes to another worker.
@@ -187,7 +187,7 @@ impl WorkerCore {
         late
     }
 
-    /// Whether the lease is over: to be asked in each turn, before anything is carried out and after the words of
+    /// Whether the lease is over: to be asked in each turn, before anything is executed and after the words of
     /// [`handle_lease`](Self::handle_lease) were passed on. `now` is a reading of the clock in this turn. When it has just ended,
     /// the connections are given whose answers were not all written: the driver closes them, because nobody can
     /// say whether those were composed in time.
@@ -212,7 +212,7 @@ impl WorkerCore {
     pub fn handle_settings(&mut self, now: Now, settings: &Settings) {
         self.process.chosen = *settings;
         self.engine.hot.take_settings(now.monotonic, settings);
-        self.carry_out_replication(now);
+        self.execute_replication(now);
         self.release_held();
     }
 
@@ -240,12 +240,12 @@ impl WorkerCore {
         self.credentials = Some(credentials);
     }
 
-    /// What the driver holds of input that was not carried out, for `stats`: connections and bytes.
+    /// What the driver holds of input that was not executed, for `stats`: connections and bytes.
     pub fn set_input_held(&mut self, connections: u64, bytes: u64) {
         self.connections.input_held = (connections, bytes);
     }
 
-    /// Whether there is no memory for the answers of whoever is served next: a connection, or the asker of a message. Until
+    /// Whether there is no memory for the answers of anyone who is served next: a connection, or the asker of a message. Until
     /// there is, who is to be answered with a value of more than [`LARGE_ANSWER`](crate::LARGE_ANSWER) bytes waits, alone: a connection
     /// ([`Session::lacks_room`](crate::Session::lacks_room)), or what is left of a message.
     pub fn set_scarce(&mut self, scarce: bool) {
@@ -261,7 +261,7 @@ impl WorkerCore {
     pub fn link_up(&mut self, now: Now, link: LinkId) {
         if link.purpose == LinkPurpose::Replicas && self.links.stands(link) {
             self.engine.hot.handle_link_up(link.worker);
-            self.carry_out_replication(now);
+            self.execute_replication(now);
         }
     }
 
@@ -271,7 +271,7 @@ impl WorkerCore {
             return migration_link_lost(self, now, link);
         }
         self.links.lost(&mut self.engine, now.monotonic, link);
-        self.carry_out_replication(now);
+        self.execute_replication(now);
     }
 
     /// Bytes arrived on a link. Gives the number consumed.
@@ -280,7 +280,7 @@ impl WorkerCore {
             return migration_link_input(self, now, link, input);
         }
         let consumed = (self.links).input(&mut self.engine, now.monotonic, link, input);
-        self.carry_out_replication(now);
+        self.execute_replication(now);
         self.release_held();
         consumed
     }

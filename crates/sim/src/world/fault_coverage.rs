@@ -47,7 +47,7 @@ named! {
 
 named! {
     /// What goes wrong.
-    Blow {
+    StepFault {
         /// Its process dies.
         KillSource = "source killed",
         /// Its process dies.
@@ -99,79 +99,79 @@ fn name_of(step: MigrationStep) -> &'static str {
     }
 }
 
-/// One blow at one step.
+/// One fault at one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Strike {
+pub struct FaultCase {
     /// Why the cachelet moved.
     pub occasion: Occasion,
     /// What happened.
-    pub blow: Blow,
+    pub fault: StepFault,
     /// How far it had come.
     pub step: MigrationStep,
 }
 
-impl Strike {
+impl FaultCase {
     /// Whatever can happen.
-    pub fn all() -> impl Iterator<Item = Strike> {
+    pub fn all() -> impl Iterator<Item = FaultCase> {
         Occasion::ALL.iter().flat_map(|&occasion| {
-            let of_blow = move |&blow: &Blow| {
-                MIGRATION_STEPS.iter().map(move |&step| Strike {
+            let of_fault = move |&fault: &StepFault| {
+                MIGRATION_STEPS.iter().map(move |&step| FaultCase {
                     occasion,
-                    blow,
+                    fault,
                     step,
                 })
             };
-            Blow::ALL.iter().flat_map(of_blow)
+            StepFault::ALL.iter().flat_map(of_fault)
         })
     }
 }
 
-impl fmt::Display for Strike {
+impl fmt::Display for FaultCase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Strike {
+        let FaultCase {
             occasion,
-            blow,
+            fault,
             step,
         } = self;
         let step = name_of(*step);
-        write!(f, "{}: {}, {step}", occasion.name(), blow.name())
+        write!(f, "{}: {}, {step}", occasion.name(), fault.name())
     }
 }
 
-/// A blow that waits for a cachelet to come to a step.
+/// A fault that waits for a cachelet to come to a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trap {
     /// What migrates.
     pub cachelet: CacheletId,
-    pub strike: Strike,
+    pub case: FaultCase,
     pub source: usize,
     pub target: usize,
 }
 
-/// How often each blow struck at each step.
+/// How often each fault was injected at each step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Strikes(BTreeMap<Strike, u64>);
+pub struct FaultCoverage(BTreeMap<FaultCase, u64>);
 
-impl Strikes {
+impl FaultCoverage {
     /// How often that happened.
-    pub fn count(&self, strike: Strike) -> u64 {
-        self.0.get(&strike).copied().unwrap_or(0)
+    pub fn count(&self, case: FaultCase) -> u64 {
+        self.0.get(&case).copied().unwrap_or(0)
     }
 
     /// What can happen and did not.
-    pub fn never(&self) -> impl Iterator<Item = Strike> + '_ {
-        Strike::all().filter(|strike| self.count(*strike) == 0)
+    pub fn never(&self) -> impl Iterator<Item = FaultCase> + '_ {
+        FaultCase::all().filter(|case| self.count(*case) == 0)
     }
 
     /// Adds another run's.
-    pub fn add(&mut self, other: &Strikes) {
-        for (strike, times) in &other.0 {
-            *self.0.entry(*strike).or_default() += times;
+    pub fn add(&mut self, other: &FaultCoverage) {
+        for (case, times) in &other.0 {
+            *self.0.entry(*case).or_default() += times;
         }
     }
 
-    pub(super) fn tell(&mut self, strike: Strike) {
-        *self.0.entry(strike).or_default() += 1;
+    pub(super) fn tell(&mut self, case: FaultCase) {
+        *self.0.entry(case).or_default() += 1;
     }
 
     /// Occasions on which anything was struck.
@@ -182,7 +182,7 @@ impl Strikes {
 }
 
 /// A table for each occasion: what happened, and at which step.
-impl fmt::Display for Strikes {
+impl fmt::Display for FaultCoverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for occasion in self.occasions() {
             write!(f, "{:<20}", occasion.name())?;
@@ -190,15 +190,15 @@ impl fmt::Display for Strikes {
                 write!(f, "{:>11}", name_of(step))?;
             }
             writeln!(f)?;
-            for &blow in Blow::ALL {
-                write!(f, "  {:<18}", blow.name())?;
+            for &fault in StepFault::ALL {
+                write!(f, "  {:<18}", fault.name())?;
                 for step in MIGRATION_STEPS {
-                    let strike = Strike {
+                    let case = FaultCase {
                         occasion,
-                        blow,
+                        fault,
                         step,
                     };
-                    write!(f, "{:>11}", self.count(strike))?;
+                    write!(f, "{:>11}", self.count(case))?;
                 }
                 writeln!(f)?;
             }
@@ -207,14 +207,14 @@ impl fmt::Display for Strikes {
     }
 }
 
-/// By occasion, blow and step.
-impl Serialize for Strikes {
+/// By occasion, fault and step.
+impl Serialize for FaultCoverage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut tables: BTreeMap<_, BTreeMap<_, BTreeMap<_, u64>>> = BTreeMap::new();
-        for (strike, times) in &self.0 {
-            let table = tables.entry(strike.occasion.name()).or_default();
-            let row = table.entry(strike.blow.name()).or_default();
-            row.insert(name_of(strike.step), *times);
+        for (case, times) in &self.0 {
+            let table = tables.entry(case.occasion.name()).or_default();
+            let row = table.entry(case.fault.name()).or_default();
+            row.insert(name_of(case.step), *times);
         }
         let mut all = serializer.serialize_map(Some(tables.len()))?;
         for (occasion, table) in &tables {
@@ -230,24 +230,24 @@ mod tests {
 
     #[test]
     fn what_never_happened_is_found_and_tables_show_what_did() {
-        let mut strikes = Strikes::default();
-        assert!(strikes.never().eq(Strike::all()));
-        let strike = Strike {
+        let mut fault_coverage = FaultCoverage::default();
+        assert!(fault_coverage.never().eq(FaultCase::all()));
+        let case = FaultCase {
             occasion: Occasion::Drain,
-            blow: Blow::KillSource,
+            fault: StepFault::KillSource,
             step: MigrationStep::Live,
         };
-        strikes.tell(strike);
-        strikes.tell(strike);
-        let mut both = strikes.clone();
-        both.add(&strikes);
-        assert_eq!(both.count(strike), 4);
-        assert!(both.never().all(|never| never != strike));
-        assert_eq!(both.never().count(), Strike::all().count() - 1);
+        fault_coverage.tell(case);
+        fault_coverage.tell(case);
+        let mut both = fault_coverage.clone();
+        both.add(&fault_coverage);
+        assert_eq!(both.count(case), 4);
+        assert!(both.never().all(|never| never != case));
+        assert_eq!(both.never().count(), FaultCase::all().count() - 1);
         let table = both.to_string();
         println!("{table}");
         let lines: Vec<_> = table.lines().collect();
-        assert_eq!(lines.len(), 1 + Blow::ALL.len());
+        assert_eq!(lines.len(), 1 + StepFault::ALL.len());
         assert!(lines[0].starts_with("drain") && lines[0].ends_with("live"));
         assert!(lines[1].trim_start().starts_with("source killed") && lines[1].ends_with(" 4"));
         assert_eq!(

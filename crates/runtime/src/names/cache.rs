@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 /// Names that are known at a time: those of two maps of the most servers. The oldest makes room for a new one.
 const NAMES_MAX: usize = 8192;
 
-/// An address is good for so long at most, even if its record says longer: a server that has moved is found again soon, and one
+/// An address is good for this long at most, even if its record says longer: a server that has moved is found again soon, and one
 /// question in ten seconds is nothing to a name server.
 pub(super) const GOOD_MAX: Duration = Duration::from_secs(10);
 
-/// After a question that brought nothing, the name is not asked for again for so long.
+/// After a question that brought nothing, the name is not asked for again for this long.
 pub(super) const FAILED_FOR: Duration = Duration::from_secs(1);
 
 /// What is done with an address.
@@ -20,23 +20,23 @@ pub(super) type Then = Box<dyn FnOnce(Option<IpAddr>) + Send>;
 
 /// What became of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum Lookup {
     /// This is the answer.
     Known(Option<IpAddr>),
     /// Somebody asks already, and tells.
     IsAsked,
-    /// Whoever looked it up has to have it asked.
+    /// Anyone who looked it up has to have it asked.
     MustBeAsked,
 }
 
 /// Those who are told an address.
 #[must_use]
-pub(super) struct Told {
+pub(super) struct Waiters {
     address: Option<IpAddr>,
     waiting: Vec<Then>,
 }
 
-impl Told {
+impl Waiters {
     /// Tells them; not under a lock.
     pub(super) fn tell(self) {
         for then in self.waiting {
@@ -56,29 +56,29 @@ struct Entry {
 
 /// All names that are known or asked for.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct NameCache {
     names: BTreeMap<String, Entry>,
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for NameCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kept")
+        f.debug_struct("NameCache")
             .field("names", &self.names.len())
             .finish()
     }
 }
 
-impl Kept {
+impl NameCache {
     /// Looks a name up. `then` comes back where the answer is known.
     pub(super) fn look_up(
         &mut self,
         now: Instant,
         host: &str,
         then: Then,
-    ) -> (Standing, Option<Then>) {
+    ) -> (Lookup, Option<Then>) {
         if !self.names.contains_key(host) {
             if self.names.len() >= NAMES_MAX && !self.make_room() {
-                return (Standing::Known(None), Some(then));
+                return (Lookup::Known(None), Some(then));
             }
             let entry = Entry {
                 last_good: None,
@@ -93,23 +93,23 @@ impl Kept {
             .get_mut(host)
             .expect("it is there, or was put there");
         if now < entry.good_until {
-            return (Standing::Known(entry.last_good), Some(then));
+            return (Lookup::Known(entry.last_good), Some(then));
         }
         entry.waiting.push(then);
         match std::mem::replace(&mut entry.is_asked, true) {
-            true => (Standing::IsAsked, None),
-            false => (Standing::MustBeAsked, None),
+            true => (Lookup::IsAsked, None),
+            false => (Lookup::MustBeAsked, None),
         }
     }
 
     /// The answer takes long: until then the last good address is the answer, if there is one.
-    pub(super) fn settle_for_last_good(&mut self, host: &str, until: Instant) -> Told {
+    pub(super) fn use_last_good(&mut self, host: &str, until: Instant) -> Waiters {
         match self.names.get_mut(host) {
             Some(entry) if entry.last_good.is_some() => {
                 entry.good_until = until;
                 entry.tell()
             }
-            _ => Told {
+            _ => Waiters {
                 address: None,
                 waiting: Vec::new(),
             },
@@ -122,9 +122,9 @@ impl Kept {
         now: Instant,
         host: &str,
         found: Option<(IpAddr, Instant)>,
-    ) -> Told {
+    ) -> Waiters {
         let Some(entry) = self.names.get_mut(host) else {
-            return Told {
+            return Waiters {
                 address: None,
                 waiting: Vec::new(),
             };
@@ -152,8 +152,8 @@ impl Kept {
 }
 
 impl Entry {
-    fn tell(&mut self) -> Told {
-        Told {
+    fn tell(&mut self) -> Waiters {
+        Waiters {
             address: self.last_good,
             waiting: std::mem::take(&mut self.waiting),
         }
@@ -185,74 +185,74 @@ mod tests {
         [127, 0, 0, last].into()
     }
 
-    fn standing(kept: &mut Kept, now: Instant, heard: &Heard) -> Standing {
-        kept.look_up(now, HOST, heard.then()).0
+    fn lookup(cache: &mut NameCache, now: Instant, heard: &Heard) -> Lookup {
+        cache.look_up(now, HOST, heard.then()).0
     }
 
     #[test]
     fn one_question_serves_all_who_wait_and_later_ones_for_a_while() {
-        let (mut kept, heard, now) = (Kept::default(), Heard::default(), Instant::now());
-        assert_eq!(standing(&mut kept, now, &heard), Standing::MustBeAsked);
-        assert_eq!(standing(&mut kept, now, &heard), Standing::IsAsked);
+        let (mut cache, heard, now) = (NameCache::default(), Heard::default(), Instant::now());
+        assert_eq!(lookup(&mut cache, now, &heard), Lookup::MustBeAsked);
+        assert_eq!(lookup(&mut cache, now, &heard), Lookup::IsAsked);
         let hour = now + Duration::from_secs(3600);
-        kept.note(now, HOST, Some((ip(1), hour))).tell();
+        cache.note(now, HOST, Some((ip(1), hour))).tell();
         assert_eq!(heard.take(), [Some(ip(1)); 2]);
-        let known = Standing::Known(Some(ip(1)));
+        let known = Lookup::Known(Some(ip(1)));
         let last = now + GOOD_MAX - Duration::from_nanos(1);
-        assert_eq!(standing(&mut kept, last, &heard), known);
-        let over = standing(&mut kept, now + GOOD_MAX, &heard);
-        assert_eq!(over, Standing::MustBeAsked, "a long record is cut short");
+        assert_eq!(lookup(&mut cache, last, &heard), known);
+        let over = lookup(&mut cache, now + GOOD_MAX, &heard);
+        assert_eq!(over, Lookup::MustBeAsked, "a long record is cut short");
     }
 
     #[test]
     fn a_silent_name_server_leaves_the_last_good_address() {
-        let (mut kept, heard, now) = (Kept::default(), Heard::default(), Instant::now());
+        let (mut cache, heard, now) = (NameCache::default(), Heard::default(), Instant::now());
         let later = |seconds| now + Duration::from_secs(seconds);
-        standing(&mut kept, now, &heard);
-        kept.note(now, HOST, Some((ip(1), later(1)))).tell();
+        lookup(&mut cache, now, &heard);
+        cache.note(now, HOST, Some((ip(1), later(1)))).tell();
         heard.take();
         assert_eq!(
-            standing(&mut kept, later(2), &heard),
-            Standing::MustBeAsked,
+            lookup(&mut cache, later(2), &heard),
+            Lookup::MustBeAsked,
             "short records are heeded"
         );
-        kept.settle_for_last_good(HOST, later(12)).tell();
+        cache.use_last_good(HOST, later(12)).tell();
         assert_eq!(heard.take(), [Some(ip(1))]);
-        // Whoever comes while the question is under way does not wait either.
-        let known = Standing::Known(Some(ip(1)));
-        assert_eq!(standing(&mut kept, later(3), &heard), known);
-        kept.note(later(12), HOST, None).tell();
-        assert_eq!(standing(&mut kept, later(12), &heard), known);
-        let again = standing(&mut kept, later(12) + FAILED_FOR, &heard);
-        assert_eq!(again, Standing::MustBeAsked);
-        kept.note(later(14), HOST, Some((ip(2), later(20)))).tell();
+        // Anyone who comes while the question is under way does not wait either.
+        let known = Lookup::Known(Some(ip(1)));
+        assert_eq!(lookup(&mut cache, later(3), &heard), known);
+        cache.note(later(12), HOST, None).tell();
+        assert_eq!(lookup(&mut cache, later(12), &heard), known);
+        let again = lookup(&mut cache, later(12) + FAILED_FOR, &heard);
+        assert_eq!(again, Lookup::MustBeAsked);
+        cache.note(later(14), HOST, Some((ip(2), later(20)))).tell();
         assert_eq!(heard.take(), [Some(ip(2))]);
     }
 
     #[test]
     fn a_name_that_nobody_knows_is_not_asked_for_all_the_time() {
-        let (mut kept, heard, now) = (Kept::default(), Heard::default(), Instant::now());
-        standing(&mut kept, now, &heard);
-        kept.settle_for_last_good(HOST, now + GOOD_MAX).tell();
-        assert_eq!(heard.take(), [], "there is none to settle for");
-        kept.note(now, HOST, None).tell();
+        let (mut cache, heard, now) = (NameCache::default(), Heard::default(), Instant::now());
+        lookup(&mut cache, now, &heard);
+        cache.use_last_good(HOST, now + GOOD_MAX).tell();
+        assert_eq!(heard.take(), [], "there is none to resolve for");
+        cache.note(now, HOST, None).tell();
         assert_eq!(heard.take(), [None]);
-        let known = Standing::Known(None);
-        assert_eq!(standing(&mut kept, now, &heard), known);
-        let again = standing(&mut kept, now + FAILED_FOR, &heard);
-        assert_eq!(again, Standing::MustBeAsked);
+        let known = Lookup::Known(None);
+        assert_eq!(lookup(&mut cache, now, &heard), known);
+        let again = lookup(&mut cache, now + FAILED_FOR, &heard);
+        assert_eq!(again, Lookup::MustBeAsked);
     }
 
     #[test]
     fn names_are_bounded_and_those_being_asked_for_stay() {
-        let (mut kept, heard, now) = (Kept::default(), Heard::default(), Instant::now());
+        let (mut cache, heard, now) = (NameCache::default(), Heard::default(), Instant::now());
         for number in 0..NAMES_MAX {
-            kept.look_up(now, &format!("{number}.test"), heard.then());
+            cache.look_up(now, &format!("{number}.test"), heard.then());
         }
-        assert_eq!(standing(&mut kept, now, &heard), Standing::Known(None));
-        kept.note(now, "7.test", None).tell();
-        assert_eq!(standing(&mut kept, now, &heard), Standing::MustBeAsked);
-        assert_eq!(kept.names.len(), NAMES_MAX);
-        assert!(!kept.names.contains_key("7.test"));
+        assert_eq!(lookup(&mut cache, now, &heard), Lookup::Known(None));
+        cache.note(now, "7.test", None).tell();
+        assert_eq!(lookup(&mut cache, now, &heard), Lookup::MustBeAsked);
+        assert_eq!(cache.names.len(), NAMES_MAX);
+        assert!(!cache.names.contains_key("7.test"));
     }
 }

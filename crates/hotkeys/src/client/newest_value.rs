@@ -1,7 +1,7 @@
 //! The newest value of each leased key, kept to be shown in the place of an older one.
 //!
 //! In the middle of a write one copy has it and another has not. Was the newer value shown to anybody, the older one is
-//! not good enough any more for whoever asks later. To ask the home for it instead would give the load back to the
+//! not good enough any more for anyone who asks later. To ask the home for it instead would give the load back to the
 //! home just when it has most to do; so the client shows the newer value, which it has been answered already, in
 //! the place of the older one, and asks nobody.
 //!
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use evenkeel_types::Epoch;
 
 use super::answer::{Answer, Seen};
-use super::entry::Kept;
+use super::entry::CachedAnswer;
 use super::{ClientLeases, ReadTicket};
 
 /// Longest value that is kept. A longer one costs a second question at the home where it would have been shown.
@@ -73,7 +73,7 @@ impl ClientLeases {
         if value.is_none() && !seen.is_miss {
             return false;
         }
-        let kept = Kept { seen, value };
+        let kept = CachedAnswer { seen, value };
         self.kept_bytes = self.kept_bytes - before + kept.len();
         entry.kept = Some(kept);
         true

@@ -1,4 +1,4 @@
-//! How long a worker has nothing to do, without a look at the clock before each nap.
+//! The idle time of a worker, by a sample of its waits: the clock is not read before each.
 //!
 //! A worker that is woken and has to wait for a processor that somebody else has is not idle, though its poll has not
 //! returned: the scheduler knows for how long. Nor is one whose answers fill the network: it could not serve more.
@@ -7,18 +7,18 @@ use evenkeel_runtime::ProcessorTimes;
 use evenkeel_types::Instant;
 use std::time::Duration;
 
-/// What the scheduler counts is asked for at most this often, and naps are told then.
+/// What the scheduler counts is asked for at most this often, and waits are told then.
 const TOLD_EVERY: Duration = Duration::from_millis(100);
 
-/// So many naps of a slot are measured each, so that a worker with few of them is known exactly.
+/// This many waits of a slot are measured each, so that a worker with few of them is known exactly.
 const MEASURED_EACH: u32 = 1024;
 
-/// Of the others one in so many is, and stands for all of them.
+/// Of the others one in this many is, and stands for all of them.
 const MEASURED_ONE_IN: u32 = 16;
 
-/// The naps of one worker.
+/// The waits of one worker.
 #[derive(Debug)]
-pub struct Naps {
+pub struct IdleSampler {
     /// Since they were told last.
     count: u32,
     /// How long those lasted.
@@ -29,18 +29,18 @@ pub struct Naps {
     wanted_before: Option<Duration>,
 }
 
-/// A nap that is measured.
+/// A wait that is measured.
 #[derive(Clone, Copy, Debug)]
-pub struct Nap {
+pub struct SampledWait {
     begun: Instant,
     stands_for: u32,
 }
 
-impl Naps {
+impl IdleSampler {
     /// Of the calling thread, from now on.
     pub fn new(now: Instant) -> Self {
         let times = ProcessorTimes::of_this_thread();
-        Naps {
+        IdleSampler {
             count: 0,
             slept: Duration::ZERO,
             since: now,
@@ -49,24 +49,24 @@ impl Naps {
         }
     }
 
-    /// The worker is about to wait for something to do, for so long at most.
+    /// The worker is about to wait for something to do, for this long at most.
     #[inline]
-    pub fn begin(&mut self, wait: Duration, now: impl FnOnce() -> Instant) -> Option<Nap> {
+    pub fn begin(&mut self, wait: Duration, now: impl FnOnce() -> Instant) -> Option<SampledWait> {
         if wait.is_zero() {
             return None;
         }
         self.count = self.count.wrapping_add(1);
         let stands_for = stands_for(self.count)?;
-        Some(Nap {
+        Some(SampledWait {
             begun: now(),
             stands_for,
         })
     }
 
-    /// A nap is over.
+    /// A wait is over.
     #[inline]
-    pub fn end(&mut self, nap: Nap, now: Instant) {
-        self.slept += now.since(nap.begun) * nap.stands_for;
+    pub fn end(&mut self, wait: SampledWait, now: Instant) {
+        self.slept += now.since(wait.begun) * wait.stands_for;
     }
 
     /// How long the worker has had nothing to do since this was told last; `None` if that was just now. `network` is the part of the
@@ -88,13 +88,13 @@ impl Naps {
     }
 }
 
-/// How much of a time a worker was idle, in which its naps lasted for so long and in which it wanted a processor, working or waiting
-/// for one, or used the network for so long.
+/// How much of a time a worker was idle, in which its waits lasted for this long and in which it wanted a processor, working or waiting
+/// for one, or used the network for this long.
 fn idle_time(slept: Duration, elapsed: Duration, wanted: Duration, used: Duration) -> Duration {
     slept.min(elapsed.saturating_sub(wanted.max(used)))
 }
 
-/// How many naps the one of this number, from 1, stands for; `None` if it is not measured.
+/// How many waits the one of this number, from 1, stands for; `None` if it is not measured.
 #[inline]
 fn stands_for(number: u32) -> Option<u32> {
     if number <= MEASURED_EACH {
@@ -134,10 +134,10 @@ mod tests {
     }
 
     #[test]
-    fn each_nap_is_counted_once() {
-        for naps in [1, 100, MEASURED_EACH, 10 * MEASURED_EACH] {
-            let counted: u32 = (1..=naps).filter_map(stands_for).sum();
-            assert_eq!(counted, naps);
+    fn each_wait_is_counted_once() {
+        for waits in [1, 100, MEASURED_EACH, 10 * MEASURED_EACH] {
+            let counted: u32 = (1..=waits).filter_map(stands_for).sum();
+            assert_eq!(counted, waits);
         }
         let measured = (1..=10 * MEASURED_EACH).filter_map(stands_for).count();
         let expected = MEASURED_EACH + 9 * MEASURED_EACH / MEASURED_ONE_IN;

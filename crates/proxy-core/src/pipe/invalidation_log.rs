@@ -6,14 +6,14 @@
 //! connection that everything else will be asked on. The list is bounded; a server that has missed more
 //! is emptied instead if its pool allows it, and otherwise comes back with what it has, which is counted.
 
-use crate::limits::{MISSED_BYTES_MAX, MISSED_KEYS_MAX};
+use crate::limits::{INVALIDATION_BYTES_MAX, INVALIDATION_KEYS_MAX};
 use evenkeel_protocol::SentKey;
 use evenkeel_protocol::compose::request as ask;
 use std::collections::BTreeSet;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(crate) struct Missed {
+pub(crate) struct InvalidationLog {
     /// As they are stored.
     keys: BTreeSet<Box<[u8]>>,
     /// Bytes of them.
@@ -40,13 +40,15 @@ pub(crate) enum CatchUp {
     },
 }
 
-impl Missed {
+impl InvalidationLog {
     /// A key was written elsewhere, or perhaps here. False if there is no room to remember it.
     pub fn note(&mut self, key: &[u8]) -> bool {
         if self.flush || self.keys.contains(key) {
             return true;
         }
-        if self.keys.len() >= MISSED_KEYS_MAX || self.bytes + key.len() > MISSED_BYTES_MAX {
+        if self.keys.len() >= INVALIDATION_KEYS_MAX
+            || self.bytes + key.len() > INVALIDATION_BYTES_MAX
+        {
             self.is_incomplete = true;
             return false;
         }
@@ -56,9 +58,9 @@ impl Missed {
 
     /// All keys were to be forgotten.
     pub fn note_flush(&mut self) {
-        *self = Missed {
+        *self = InvalidationLog {
             flush: true,
-            ..Missed::default()
+            ..InvalidationLog::default()
         };
     }
 
@@ -75,15 +77,15 @@ impl Missed {
 
     /// What is to be done about it; the list is empty afterwards.
     pub fn catch_up(&mut self, may_flush: bool) -> CatchUp {
-        let missed = core::mem::take(self);
-        if missed.flush || missed.is_incomplete && may_flush {
+        let log = core::mem::take(self);
+        if log.flush || log.is_incomplete && may_flush {
             CatchUp::Flush
-        } else if missed.keys.is_empty() && !missed.is_incomplete {
+        } else if log.keys.is_empty() && !log.is_incomplete {
             CatchUp::Nothing
         } else {
             CatchUp::Keys {
-                keys: missed.keys,
-                is_incomplete: missed.is_incomplete,
+                keys: log.keys,
+                is_incomplete: log.is_incomplete,
             }
         }
     }
@@ -103,8 +105,8 @@ pub(crate) fn delete(out: &mut Vec<u8>, key: &[u8]) {
 mod tests {
     use super::*;
 
-    fn keys(missed: &mut Missed) -> (Vec<String>, bool) {
-        match missed.catch_up(false) {
+    fn keys(log: &mut InvalidationLog) -> (Vec<String>, bool) {
+        match log.catch_up(false) {
             CatchUp::Keys {
                 keys,
                 is_incomplete,
@@ -118,48 +120,48 @@ mod tests {
 
     #[test]
     fn each_key_is_remembered_once() {
-        let mut missed = Missed::default();
+        let mut log = InvalidationLog::default();
         for key in ["b", "a", "b"] {
-            assert!(missed.note(key.as_bytes()));
+            assert!(log.note(key.as_bytes()));
         }
-        assert_eq!(keys(&mut missed), (vec!["a".into(), "b".into()], false));
-        assert_eq!(missed.catch_up(true), CatchUp::Nothing);
+        assert_eq!(keys(&mut log), (vec!["a".into(), "b".into()], false));
+        assert_eq!(log.catch_up(true), CatchUp::Nothing);
     }
 
     #[test]
     fn the_list_has_an_end_and_knows_that_it_was_reached() {
         for may_flush in [false, true] {
-            let mut missed = Missed::default();
-            for i in 0..MISSED_KEYS_MAX {
-                assert!(missed.note(i.to_string().as_bytes()));
+            let mut log = InvalidationLog::default();
+            for i in 0..INVALIDATION_KEYS_MAX {
+                assert!(log.note(i.to_string().as_bytes()));
             }
-            assert!(!missed.note(b"one more"));
-            assert!(missed.note(b"0"), "that one is there");
-            assert_eq!(missed.len(), MISSED_KEYS_MAX);
+            assert!(!log.note(b"one more"));
+            assert!(log.note(b"0"), "that one is there");
+            assert_eq!(log.len(), INVALIDATION_KEYS_MAX);
             if may_flush {
-                assert_eq!(missed.catch_up(true), CatchUp::Flush);
+                assert_eq!(log.catch_up(true), CatchUp::Flush);
             } else {
-                let (keys, is_incomplete) = keys(&mut missed);
-                assert_eq!((keys.len(), is_incomplete), (MISSED_KEYS_MAX, true));
+                let (keys, is_incomplete) = keys(&mut log);
+                assert_eq!((keys.len(), is_incomplete), (INVALIDATION_KEYS_MAX, true));
             }
-            assert_eq!(missed.catch_up(may_flush), CatchUp::Nothing);
+            assert_eq!(log.catch_up(may_flush), CatchUp::Nothing);
         }
-        let mut missed = Missed::default();
+        let mut log = InvalidationLog::default();
         let long = |i: usize| format!("{i:0>250}");
-        for i in 0..MISSED_BYTES_MAX / 250 {
-            assert!(missed.note(long(i).as_bytes()));
+        for i in 0..INVALIDATION_BYTES_MAX / 250 {
+            assert!(log.note(long(i).as_bytes()));
         }
-        assert!(!missed.note(long(MISSED_BYTES_MAX).as_bytes()));
+        assert!(!log.note(long(INVALIDATION_BYTES_MAX).as_bytes()));
     }
 
     #[test]
     fn a_missed_flush_stands_for_all_keys() {
-        let mut missed = Missed::default();
-        assert!(missed.note(b"a"));
-        missed.note_flush();
-        assert!(missed.note(b"b"));
-        assert_eq!(missed.len(), 0);
-        assert_eq!(missed.catch_up(false), CatchUp::Flush);
+        let mut log = InvalidationLog::default();
+        assert!(log.note(b"a"));
+        log.note_flush();
+        assert!(log.note(b"b"));
+        assert_eq!(log.len(), 0);
+        assert_eq!(log.catch_up(false), CatchUp::Flush);
     }
 
     #[test]

@@ -37,13 +37,13 @@ const SLOW_WHEN_SETTLED: Nanos = 10 * MS;
 pub(super) enum Packet {
     /// The beginning of a connection.
     Connect,
-    /// So many bytes of one.
+    /// This many bytes of one.
     Bytes(usize),
 }
 
 /// What is the matter with one host.
 #[derive(Clone, Copy, Debug, Default)]
-struct Spell {
+struct HostFaults {
     lossy_until: Nanos,
     /// Of a thousand packets.
     loss: u64,
@@ -55,7 +55,7 @@ struct Spell {
 
 /// The state of the network.
 #[derive(Debug)]
-pub(super) struct Weather {
+pub(super) struct FaultSchedule {
     hosts: usize,
     racks: usize,
     switch_latency: Nanos,
@@ -64,27 +64,27 @@ pub(super) struct Weather {
     racked: usize,
     /// Until when one host (row) does not reach another (column).
     cuts: Vec<Nanos>,
-    spells: Vec<Spell>,
-    /// When the last spell ends.
-    fair_from: Nanos,
+    host_faults: Vec<HostFaults>,
+    /// When the last host fault ends.
+    over_from: Nanos,
     /// Faults are over for good.
     settled: bool,
     /// When the newest of what one host has sent another arrives.
     newest: Vec<Nanos>,
 }
 
-impl Weather {
-    /// Fair weather among so many hosts, of which the first `racked` stand in racks.
+impl FaultSchedule {
+    /// No faults among `hosts` hosts, of which the first `racked` stand in racks.
     pub fn new(hosts: usize, racked: usize, swarm: &Swarm) -> Self {
-        Weather {
+        FaultSchedule {
             hosts,
             racks: swarm.racks,
             switch_latency: swarm.switch_latency,
             tail: swarm.tail,
             racked,
             cuts: vec![0; hosts * hosts],
-            spells: vec![Spell::default(); hosts],
-            fair_from: 0,
+            host_faults: vec![HostFaults::default(); hosts],
+            over_from: 0,
             settled: false,
             newest: vec![0; hosts * hosts],
         }
@@ -106,39 +106,39 @@ impl Weather {
         *cut = until.max(*cut);
     }
 
-    /// A host loses so many of a thousand packets until then.
+    /// A host loses this many of a thousand packets until then.
     pub fn lose(&mut self, host: usize, loss: u64, until: Nanos) {
-        self.fair_from = self.fair_from.max(until);
-        let spell = &mut self.spells[host];
-        (spell.loss, spell.lossy_until) = (loss, until);
+        self.over_from = self.over_from.max(until);
+        let faults = &mut self.host_faults[host];
+        (faults.loss, faults.lossy_until) = (loss, until);
     }
 
     /// A host's packets take up to `by` longer until then.
     pub fn slow_down(&mut self, host: usize, by: Nanos, until: Nanos) {
-        self.fair_from = self.fair_from.max(until);
-        let spell = &mut self.spells[host];
-        (spell.slow_by, spell.slow_until) = (by, until);
+        self.over_from = self.over_from.max(until);
+        let faults = &mut self.host_faults[host];
+        (faults.slow_by, faults.slow_until) = (by, until);
     }
 
     /// A host has 1 Mbit/s until then.
     pub fn narrow(&mut self, host: usize, until: Nanos) {
-        self.fair_from = self.fair_from.max(until);
-        self.spells[host].narrow_until = until;
+        self.over_from = self.over_from.max(until);
+        self.host_faults[host].narrow_until = until;
     }
 
     /// What a host sends on its own comes twice at times until then.
     pub fn duplicate(&mut self, host: usize, until: Nanos) {
-        self.fair_from = self.fair_from.max(until);
-        self.spells[host].duplicates_until = until;
+        self.over_from = self.over_from.max(until);
+        self.host_faults[host].duplicates_until = until;
     }
 
     /// Everything is well again at once, and stays so.
-    pub fn clear_up(&mut self, now: Nanos) {
+    pub fn end(&mut self, now: Nanos) {
         for cut in &mut self.cuts {
             *cut = now.min(*cut);
         }
-        self.spells.fill(Spell::default());
-        self.fair_from = now;
+        self.host_faults.fill(HostFaults::default());
+        self.over_from = now;
         self.settled = true;
     }
 
@@ -162,13 +162,13 @@ impl Weather {
             (Some(one), Some(other)) if one != other => self.switch_latency,
             _ => 0,
         };
-        if now >= self.fair_from {
+        if now >= self.over_from {
             return near + far;
         }
         near + far + self.foul(random, report, now, (from, to), packet)
     }
 
-    /// What spells add to it.
+    /// What host faults add to it.
     fn foul(
         &self,
         random: &mut Random,
@@ -183,20 +183,20 @@ impl Weather {
         };
         let mut longer = 0;
         for host in [from, to] {
-            let spell = self.spells[host];
-            if spell.slow_until > now {
-                longer += random.between(spell.slow_by / 2, spell.slow_by + 1);
+            let faults = self.host_faults[host];
+            if faults.slow_until > now {
+                longer += random.between(faults.slow_by / 2, faults.slow_by + 1);
                 report.tell("deliveries slowed", 1);
             }
-            if spell.narrow_until > now {
+            if faults.narrow_until > now {
                 longer += bytes as Nanos * NARROW_PER_BYTE;
             }
-            if spell.lossy_until > now {
+            if faults.lossy_until > now {
                 // The packets of a chunk are sent together: the unluckiest decides.
                 let mut lost_most = 0;
                 for _ in 0..bytes.div_ceil(PACKET).max(1) {
                     let lost = (0..losses_max)
-                        .take_while(|_| random.chance(spell.loss, 1000))
+                        .take_while(|_| random.chance(faults.loss, 1000))
                         .count() as u32;
                     lost_most = lost.max(lost_most);
                     report.tell("packets lost", u64::from(lost));
@@ -221,15 +221,15 @@ impl Weather {
         }
         let once = random.between(MS / 10, 5 * MS);
         let mut arrivals = vec![once];
-        for spell in [self.spells[from], self.spells[to]] {
-            if spell.lossy_until > now && random.chance(spell.loss, 1000) {
+        for faults in [self.host_faults[from], self.host_faults[to]] {
+            if faults.lossy_until > now && random.chance(faults.loss, 1000) {
                 report.tell("heartbeats lost", 1);
                 return Vec::new();
             }
-            if spell.slow_until > now {
-                arrivals[0] += spell.slow_by;
+            if faults.slow_until > now {
+                arrivals[0] += faults.slow_by;
             }
-            if spell.duplicates_until > now && random.chance(1, 2) {
+            if faults.duplicates_until > now && random.chance(1, 2) {
                 arrivals.push(once + random.below(300 * MS));
                 report.tell("heartbeats duplicated", 1);
             }
@@ -251,11 +251,11 @@ impl Weather {
 mod tests {
     use super::*;
 
-    fn delays(weather: &Weather, way: (usize, usize), count: u32) -> (Nanos, Report) {
+    fn delays(fault_schedule: &FaultSchedule, way: (usize, usize), count: u32) -> (Nanos, Report) {
         let (mut random, mut report) = (Random::new(1), Report::default());
         let packet = Packet::Bytes(1000);
         let total: Nanos = (0..count)
-            .map(|_| weather.delay(&mut random, &mut report, 5, way, packet))
+            .map(|_| fault_schedule.delay(&mut random, &mut report, 5, way, packet))
             .sum();
         (total / Nanos::from(count), report)
     }
@@ -268,48 +268,54 @@ mod tests {
             tail: 1_000_000,
             ..Swarm::of(0)
         };
-        let mut weather = Weather::new(4, 4, &swarm);
-        let (near, _) = delays(&weather, (0, 2), 1000);
+        let mut fault_schedule = FaultSchedule::new(4, 4, &swarm);
+        let (near, _) = delays(&fault_schedule, (0, 2), 1000);
         assert!((MS / 4..MS / 2).contains(&near), "{near}");
-        let (far, _) = delays(&weather, (0, 1), 1000);
+        let (far, _) = delays(&fault_schedule, (0, 1), 1000);
         assert!((MS..2 * MS).contains(&far), "{far}: through a switch");
-        weather.lose(0, 100, 10);
-        let (lossy, report) = delays(&weather, (0, 2), 10_000);
+        fault_schedule.lose(0, 100, 10);
+        let (lossy, report) = delays(&fault_schedule, (0, 2), 10_000);
         // A tenth is lost once, a hundredth twice: 0.1 · 200 ms + 0.01 · 400 ms + … = 25 ms.
         assert!((20 * MS..30 * MS).contains(&lossy), "{lossy}");
         assert!((900..1300).contains(&report.count("packets lost")));
-        weather.narrow(2, 10);
-        let (narrow, _) = delays(&weather, (0, 2), 10_000);
+        fault_schedule.narrow(2, 10);
+        let (narrow, _) = delays(&fault_schedule, (0, 2), 10_000);
         assert!(narrow > lossy + 7 * MS, "{narrow}: 1,000 bytes take 8 ms");
-        weather.cut(0, 1, 10);
-        assert_eq!((weather.cut_until(0, 1), weather.cut_until(1, 0)), (10, 0));
-        weather.clear_up(5);
-        assert_eq!(delays(&weather, (0, 2), 1000).0, near);
-        assert_eq!(weather.cut_until(0, 1), 5, "over now");
+        fault_schedule.cut(0, 1, 10);
+        assert_eq!(
+            (
+                fault_schedule.cut_until(0, 1),
+                fault_schedule.cut_until(1, 0)
+            ),
+            (10, 0)
+        );
+        fault_schedule.end(5);
+        assert_eq!(delays(&fault_schedule, (0, 2), 1000).0, near);
+        assert_eq!(fault_schedule.cut_until(0, 1), 5, "over now");
     }
 
     #[test]
     fn messages_of_their_own_are_lost_and_come_twice() {
-        let mut weather = Weather::new(3, 3, &Swarm::of(0));
-        weather.lose(0, 300, 10);
-        weather.duplicate(1, 10);
+        let mut fault_schedule = FaultSchedule::new(3, 3, &Swarm::of(0));
+        fault_schedule.lose(0, 300, 10);
+        fault_schedule.duplicate(1, 10);
         let (mut random, mut report) = (Random::new(1), Report::default());
         let mut counts = [0; 3];
         for _ in 0..1000 {
-            counts[weather
+            counts[fault_schedule
                 .deliveries(&mut random, &mut report, 5, (0, 1))
                 .len()] += 1;
         }
         assert!((250..350).contains(&counts[0]), "{counts:?}");
         assert!(counts[1] > 250 && counts[2] > 250, "{counts:?}");
-        weather.cut(0, 1, 10);
+        fault_schedule.cut(0, 1, 10);
         assert!(
-            weather
+            fault_schedule
                 .deliveries(&mut random, &mut report, 5, (0, 1))
                 .is_empty()
         );
         assert!(
-            !weather
+            !fault_schedule
                 .deliveries(&mut random, &mut report, 5, (1, 2))
                 .is_empty()
         );

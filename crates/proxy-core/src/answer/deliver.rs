@@ -28,7 +28,7 @@ use crate::under_way::operation::{Own, own_answered};
 use crate::under_way::park::hurry_parked;
 use crate::warm::{has_unique, with_masked_unique, with_status};
 use crate::worker::ProxyCore;
-use crate::{kept, show};
+use crate::{show, value_bytes};
 use core::time::Duration;
 use evenkeel_hotkeys::client::{Answer, Grant, Verdict};
 use evenkeel_protocol::{KeyScratch, MetaStatus, Reply};
@@ -49,8 +49,8 @@ fn caught_up(core: &mut ProxyCore, reply: &Reply<'_>) -> Result<(), Unfit> {
     }
 }
 
-/// The one answer to a request has arrived, for whoever asked it and for those who joined.
-pub(crate) fn settle(
+/// The one answer to a request has arrived, for anyone who asked it and for those who joined.
+pub(crate) fn deliver(
     core: &mut ProxyCore,
     now: Instant,
     id: BackendId,
@@ -58,14 +58,14 @@ pub(crate) fn settle(
     raw: &[u8],
 ) -> Result<(), Unfit> {
     for_each_asker(core, now, id, (reply, raw), |core, tag, (reply, raw)| {
-        settle_for(core, now, id, tag, reply, raw)
+        deliver_for(core, now, id, tag, reply, raw)
     })?;
     done(core, id);
     Ok(())
 }
 
 /// The answer to the awaited request, for one of those who asked it.
-fn settle_for(
+fn deliver_for(
     core: &mut ProxyCore,
     now: Instant,
     id: BackendId,
@@ -91,7 +91,7 @@ fn settle_for(
         },
         Own::Taken => Ok(()),
         Own::ShowAs(status) => with_status(raw, status, |reply, raw| {
-            settle_for(core, now, id, tag, reply, raw)
+            deliver_for(core, now, id, tag, reply, raw)
         }),
     }
 }
@@ -254,8 +254,8 @@ fn show_or_keep(
             core.counts.stats.leases_dropped += pool.leases.take_dropped();
         }
         if let Some(pool) = pool.as_deref_mut() {
-            let len = kept::len(meta.value.unwrap_or_default());
-            let value = || kept::of_answer(meta);
+            let len = value_bytes::len(meta.value.unwrap_or_default());
+            let value = || value_bytes::of_answer(meta);
             pool.leases.keep(era, ticket, answer, len, value);
         }
     }
@@ -263,7 +263,7 @@ fn show_or_keep(
         match version_since(reply).filter(|_| write.tells()) {
             Some(answer) => {
                 let (key, len) = ((tag.hash, write), question.len());
-                let value = || kept::of_store(question);
+                let value = || value_bytes::of_store(question);
                 pool.leases.write_answered(era, key, answer, len, value);
             }
             None => pool.leases.write_ended(tag.hash, write),
@@ -285,7 +285,7 @@ fn show_or_keep(
             Verdict::ShowKept(of, value) => {
                 core.counts.stats.reads_kept += 1;
                 let kept = (of, value.as_deref());
-                let answered = kept::answered((shown_as, rename), question, kept);
+                let answered = value_bytes::answered((shown_as, rename), question, kept);
                 request.saw(raw.len(), answered.tally);
                 client.set_state(tag.slot, State::Done(answered));
                 return Ok(());
@@ -367,7 +367,7 @@ fn answer_of(reply: &Reply<'_>) -> Answer {
     }
 }
 
-/// Whether a meta command was carried out.
+/// Whether a meta command was executed.
 fn is_done(reply: &Reply<'_>) -> bool {
     matches!(reply, Reply::Meta(meta) if meta.status == MetaStatus::Done)
 }

@@ -11,7 +11,7 @@ use crate::placing::{Moving, Slot};
 
 impl Migrations {
     /// Takes in what a server that works by a map of that epoch says of its migrations.
-    pub(crate) fn hear(
+    pub(crate) fn handle(
         &mut self,
         now: Instant,
         ((server, epoch), reports): ((ServerId, Epoch), &[MigrationReport]),
@@ -50,11 +50,11 @@ impl Migrations {
                 self.end(now, (cachelet, end), members, draft);
             }
         }
-        self.settle_doubts(now, (server, epoch), members, draft);
+        self.resolve_doubts(now, (server, epoch), members, draft);
     }
 
     /// What has passed to a former life of this server, and it does not have now, is lost.
-    fn settle_doubts(
+    fn resolve_doubts(
         &mut self,
         now: Instant,
         (server, epoch): (ServerId, Epoch),
@@ -87,7 +87,7 @@ impl Migrations {
         }
     }
 
-    /// A server of which migrations know has begun a new life, with so many workers.
+    /// A server of which migrations know has begun a new life, with this many workers.
     pub(crate) fn meet_new_life(
         &mut self,
         now: Instant,

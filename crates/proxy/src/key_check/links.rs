@@ -110,7 +110,7 @@ fn reply<T>(
             ReplyOutcome::Reply { reply, .. } => return Ok(of(&reply)),
             ReplyOutcome::Incomplete { total } => input.resize(total, 0),
             ReplyOutcome::Malformed => {
-                let what = "its answer is none of a memcached, or larger than max_item_size";
+                let what = "its answer is not that of a memcached, or larger than max_item_size";
                 return Err(Error::new(ErrorKind::InvalidData, what));
             }
         }

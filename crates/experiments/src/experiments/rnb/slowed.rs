@@ -1,13 +1,13 @@
 //! memcacheds whose transactions cost something, proxies before them that keep copies, and the coordinator that switches these on.
 //!
 //! ```text
-//!  load ──> proxies ──> a relay with tolls ──> memcacheds
+//!  load ──> proxies ──> a relay with service times ──> memcacheds
 //!  filling ──> another proxy ─────────────────────^
 //!                  └── coordinator: copies are on
 //! ```
 //!
 //! The proxy that fills knows the same servers by the same names, so that it keeps the same copies; but it passes the relays by, so that what
-//! would take minutes under the tolls takes seconds. The relay is a thread of this process, which counts what passes it.
+//! would take minutes under the service times takes seconds. The relay is a thread of this process, which counts what passes it.
 
 use super::super::copies::switch_on;
 use anyhow::Context;
@@ -22,8 +22,8 @@ use tempfile::TempDir;
 
 /// What a server takes for a request line, and for each key in it: as [`COST`](super::COST) has it. Sixteen servers serve 8,000 lines a second
 /// then, which two cores drive without being half busy.
-pub(super) const TOLL_LINE: Duration = Duration::from_micros(1_800);
-pub(super) const TOLL_KEY: Duration = Duration::from_micros(100);
+pub(super) const LINE_TIME: Duration = Duration::from_micros(1_800);
+pub(super) const KEY_TIME: Duration = Duration::from_micros(100);
 
 /// What each memcached may take for items, in MiB.
 const MEMORY: &str = "64";
@@ -51,7 +51,7 @@ pub(super) struct Size {
 
 /// All of it. Dropping it ends all processes.
 #[derive(Debug)]
-pub(super) struct TolledFleet {
+pub(super) struct SlowedFleet {
     // In the order in which they should go.
     proxies: Vec<Server>,
     filler: Server,
@@ -90,9 +90,9 @@ impl Sub for Seen {
     }
 }
 
-impl TolledFleet {
+impl SlowedFleet {
     /// Starts it, and waits until copies are on if there are to be any.
-    pub fn start(size: Size) -> anyhow::Result<TolledFleet> {
+    pub fn start(size: Size) -> anyhow::Result<SlowedFleet> {
         let cores = allowed_cores()?;
         let folder = TempDir::new().context("making a folder")?;
         let state = folder.path().join("state").display().to_string();
@@ -110,8 +110,8 @@ impl TolledFleet {
             listen: ([127, 0, 0, 1], 0).into(),
             to: Target::from(to),
             path: Way {
-                toll: TOLL_KEY,
-                toll_line: TOLL_LINE,
+                service_time: KEY_TIME,
+                service_time_line: LINE_TIME,
                 ..Way::default()
             },
         };
@@ -130,7 +130,7 @@ impl TolledFleet {
         if size.copies > 1 {
             switch_on(&coordinator.address.to_string(), POOL, size.proxies + 1)?;
         }
-        Ok(TolledFleet {
+        Ok(SlowedFleet {
             proxies,
             filler,
             relay,
@@ -147,7 +147,7 @@ impl TolledFleet {
         proxies.map(|proxy| Target::from(proxy.address)).collect()
     }
 
-    /// The proxy that passes the tolls by.
+    /// The proxy that passes the service times by.
     pub fn filler(&self) -> Target {
         Target::from(self.filler.address)
     }

@@ -50,7 +50,7 @@ impl Seen {
 
 /// What a command does to its key, as the log names it.
 #[derive(Clone, Copy, Debug)]
-pub enum Deed {
+pub enum Operation {
     /// Reads it.
     Read,
     /// Stores a value of this length.
@@ -63,7 +63,7 @@ pub enum Deed {
     Other,
 }
 
-impl Deed {
+impl Operation {
     /// What a command of the text protocol does.
     pub fn of(request: &Request<'_>) -> Self {
         match request {
@@ -76,7 +76,7 @@ impl Deed {
                     StoreVerb::Prepend => "prepend",
                     StoreVerb::Cas(_) => "cas",
                 };
-                Deed::Store(command, store.value.len())
+                Operation::Store(command, store.value.len())
             }
             Request::MetaSet(Meta { flags, value, .. }) => {
                 let command = if flags.has(b'C') {
@@ -84,31 +84,33 @@ impl Deed {
                 } else {
                     mode_name(flags.store_mode())
                 };
-                Deed::Store(command, value.len())
+                Operation::Store(command, value.len())
             }
-            Request::Delete { .. } => Deed::Delete("delete"),
-            Request::MetaDelete(_) => Deed::Delete("md"),
-            Request::MetaGet(_) => Deed::Read,
-            Request::Arithmetic { .. } | Request::MetaArithmetic(_) => Deed::Count,
-            _ => Deed::Other,
+            Request::Delete { .. } => Operation::Delete("delete"),
+            Request::MetaDelete(_) => Operation::Delete("md"),
+            Request::MetaGet(_) => Operation::Read,
+            Request::Arithmetic { .. } | Request::MetaArithmetic(_) => Operation::Count,
+            _ => Operation::Other,
         }
     }
 
     /// What a command of the binary protocol does.
     pub fn of_binary(request: &binary::Request<'_>) -> Self {
         match request.command {
-            Command::Get { .. } | Command::GetAndTouch { .. } => Deed::Read,
-            Command::Store { value, .. } if request.cas != 0 => Deed::Store("cas", value.len()),
-            Command::Store { mode, value, .. } => Deed::Store(mode_name(mode), value.len()),
+            Command::Get { .. } | Command::GetAndTouch { .. } => Operation::Read,
+            Command::Store { value, .. } if request.cas != 0 => {
+                Operation::Store("cas", value.len())
+            }
+            Command::Store { mode, value, .. } => Operation::Store(mode_name(mode), value.len()),
             Command::Join {
                 before: true,
                 value,
                 ..
-            } => Deed::Store("prepend", value.len()),
-            Command::Join { value, .. } => Deed::Store("append", value.len()),
-            Command::Delete { .. } => Deed::Delete("delete"),
-            Command::Arithmetic { .. } => Deed::Count,
-            _ => Deed::Other,
+            } => Operation::Store("prepend", value.len()),
+            Command::Join { value, .. } => Operation::Store("append", value.len()),
+            Command::Delete { .. } => Operation::Delete("delete"),
+            Command::Arithmetic { .. } => Operation::Count,
+            _ => Operation::Other,
         }
     }
 }

@@ -5,7 +5,7 @@ const META_SINCE: (u32, u32) = (1, 6);
 
 /// What a server understands besides classic commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Speech {
+pub(crate) enum Capability {
     /// It has not said who it is.
     #[default]
     Unknown,
@@ -15,7 +15,7 @@ pub(crate) enum Speech {
     Meta,
 }
 
-impl Speech {
+impl Capability {
     /// What a server understands that says this of its version.
     pub fn of_version(words: &[u8]) -> Self {
         let mut numbers = words.split(|&byte| byte == b'.');
@@ -25,8 +25,8 @@ impl Speech {
         };
         let version = next().zip(next());
         match version.is_some_and(|version| version >= META_SINCE) {
-            true => Speech::Meta,
-            false => Speech::Classic,
+            true => Capability::Meta,
+            false => Capability::Classic,
         }
     }
 }
@@ -38,10 +38,13 @@ mod tests {
     #[test]
     fn versions_tell_who_knows_meta_commands() {
         for version in ["1.6.18", "1.6.45-evenkeel-0.1.0", "1.6", "1.10.0", "2.0.1"] {
-            assert_eq!(Speech::of_version(version.as_bytes()), Speech::Meta);
+            assert_eq!(Capability::of_version(version.as_bytes()), Capability::Meta);
         }
         for version in ["1.5.22", "1.4.15", "0.5.0", "mcrouter 0.41", "1", "", "x.y"] {
-            assert_eq!(Speech::of_version(version.as_bytes()), Speech::Classic);
+            assert_eq!(
+                Capability::of_version(version.as_bytes()),
+                Capability::Classic
+            );
         }
     }
 }

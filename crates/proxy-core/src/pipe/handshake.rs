@@ -2,7 +2,7 @@
 
 /// How far it is on one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Handshake {
     /// Nothing was said.
     #[default]
     Unsaid,
@@ -12,23 +12,23 @@ pub(crate) enum Standing {
     Answered,
 }
 
-impl Standing {
+impl Handshake {
     /// Whether it is to be said now, as it was not yet. From now on it was.
     pub fn say(&mut self) -> bool {
-        let is_to_be = *self == Standing::Unsaid;
+        let is_to_be = *self == Handshake::Unsaid;
         if is_to_be {
-            *self = Standing::Said;
+            *self = Handshake::Said;
         }
         is_to_be
     }
 
     /// Whether the answer is to come.
     pub fn is_said(self) -> bool {
-        self == Standing::Said
+        self == Handshake::Said
     }
 
     /// The answer has come.
     pub fn answered(&mut self) {
-        *self = Standing::Answered;
+        *self = Handshake::Answered;
     }
 }

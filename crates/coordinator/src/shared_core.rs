@@ -26,9 +26,9 @@ const TERM_LOOK: std::time::Duration = std::time::Duration::from_millis(30);
 
 /// The coordinator's core with its clock and the place where its state is kept.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct SharedCore {
     start: std::time::Instant,
-    chair: Arc<tokio::sync::Mutex<Chair>>,
+    slot: Arc<tokio::sync::Mutex<TermSlot>>,
     /// `None`: there is one coordinator, which leads.
     elector: Option<Arc<crate::elector::Elector>>,
     tally: Arc<Mutex<Tally>>,
@@ -38,7 +38,7 @@ pub(crate) struct Desk {
 
 /// Where a coordinator stands for those who ask it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Leadership {
     /// It decides, with this token; 0 when it is the only one.
     Leads(u64),
     /// Another does, at this address.
@@ -49,7 +49,7 @@ pub(crate) enum Standing {
 
 /// What this coordinator decides by, while it leads.
 #[derive(Debug, Default)]
-struct Chair {
+struct TermSlot {
     term: Option<Term>,
     /// Greatest token of a term that has begun.
     newest: u64,
@@ -155,12 +155,12 @@ impl Tally {
     }
 }
 
-impl Desk {
-    /// A desk at which nobody decides yet.
+impl SharedCore {
+    /// A shared core without a term yet.
     pub(crate) fn new() -> Self {
-        Desk {
+        SharedCore {
             start: std::time::Instant::now(),
-            chair: Arc::default(),
+            slot: Arc::default(),
             elector: None,
             tally: Arc::default(),
             reach: Reach::new(),
@@ -170,18 +170,18 @@ impl Desk {
 
     /// The same, of a coordinator that is elected.
     pub(crate) fn elected(elector: Arc<crate::elector::Elector>) -> Self {
-        Desk {
+        SharedCore {
             elector: Some(elector),
-            ..Desk::new()
+            ..SharedCore::new()
         }
     }
 
     /// Where this coordinator stands at this moment.
-    pub(crate) fn standing(&self) -> Standing {
+    pub(crate) fn leadership(&self) -> Leadership {
         if let Some(elector) = &self.elector {
-            return elector.standing();
+            return elector.leadership();
         }
-        Standing::Leads(0)
+        Leadership::Leads(0)
     }
 
     /// The election, if there is one.
@@ -198,12 +198,12 @@ impl Desk {
         is_saved: bool,
         token: u64,
     ) {
-        let mut chair = self.chair.lock().await;
-        if token < chair.newest {
+        let mut slot = self.slot.lock().await;
+        if token < slot.newest {
             return;
         }
-        chair.newest = token;
-        chair.term = Some(Term {
+        slot.newest = token;
+        slot.term = Some(Term {
             saved: is_saved.then(|| core.revision()),
             core,
             store,
@@ -214,9 +214,9 @@ impl Desk {
 
     /// Decides nothing any more by a term with this token or an older one. What was not saved is forgotten.
     pub(crate) async fn end_term(&self, token: u64) {
-        let mut chair = self.chair.lock().await;
-        if chair.newest <= token {
-            chair.term = None;
+        let mut slot = self.slot.lock().await;
+        if slot.newest <= token {
+            slot.term = None;
         }
     }
 
@@ -230,8 +230,8 @@ impl Desk {
         &self,
         decide: impl FnOnce(&mut CoordinatorCore, Now) -> T,
     ) -> Result<T, Unsaved> {
-        let mut chair = Arc::clone(&self.chair).lock_owned().await;
-        let term = chair.term.as_mut().ok_or(Unsaved)?;
+        let mut slot = Arc::clone(&self.slot).lock_owned().await;
+        let term = slot.term.as_mut().ok_or(Unsaved)?;
         // Read under the lock, so that the core never sees time go backwards.
         let now = self.now();
         let result = decide(&mut term.core, now);
@@ -239,10 +239,10 @@ impl Desk {
             term.logged.catch_up(&term.core);
             return Ok(result);
         }
-        // On a task of its own: whoever asked may hang up in the middle, and half a save must not be
+        // On a task of its own: anyone who asked may hang up in the middle, and half a save must not be
         // left behind for that.
         let tally = Arc::clone(&self.tally);
-        let saving = tokio::spawn(save(chair, tally));
+        let saving = tokio::spawn(save(slot, tally));
         // A save that panics has not said that it is done.
         saving.await.unwrap_or(Err(Unsaved))?;
         Ok(result)
@@ -253,7 +253,7 @@ impl Desk {
     /// # Errors
     ///
     /// As [`decide`](Self::decide).
-    pub(crate) async fn hear(
+    pub(crate) async fn handle(
         &self,
         heartbeat: &Heartbeat,
     ) -> Result<Result<HeartbeatAnswer, Refusal>, Unsaved> {
@@ -292,8 +292,8 @@ impl Desk {
             return TERM_LOOK;
         };
         for server in unheard {
-            let desk = Arc::clone(self);
-            tokio::spawn(async move { desk.reach(server).await });
+            let shared = Arc::clone(self);
+            tokio::spawn(async move { shared.reach(server).await });
         }
         again
     }
@@ -307,8 +307,8 @@ impl Desk {
         &self,
         look: impl FnOnce(&CoordinatorCore, Now) -> T,
     ) -> Result<T, Unsaved> {
-        let chair = self.chair.lock().await;
-        let term = chair.term.as_ref().ok_or(Unsaved)?;
+        let slot = self.slot.lock().await;
+        let term = slot.term.as_ref().ok_or(Unsaved)?;
         Ok(look(&term.core, self.now()))
     }
 
@@ -377,8 +377,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Saves the core's state; the first failure in a row and the end of failures are said on standard error.
-async fn save(mut chair: OwnedMutexGuard<Chair>, tally: Arc<Mutex<Tally>>) -> Result<(), Unsaved> {
-    let term = chair.term.as_mut().ok_or(Unsaved)?;
+async fn save(
+    mut slot: OwnedMutexGuard<TermSlot>,
+    tally: Arc<Mutex<Tally>>,
+) -> Result<(), Unsaved> {
+    let term = slot.term.as_mut().ok_or(Unsaved)?;
     let revision = term.core.revision();
     let was_failing = term.failing;
     let result = term.store.save(&term.core.saved_state()).await;

@@ -1,28 +1,30 @@
-//! What requests and answers pass: requests come with the time at which they were there, and before answers leave, the toll is paid and
-//! their worker's leave to serve is not over.
+//! The egress gate: the emulated service time, then the check of the serving lease. It also gives requests the time at which they were received.
 
-use crate::toll::Toll;
+use crate::service_time::ServiceTime;
 use evenkeel_runtime::Clock;
 use evenkeel_server_core::WorkerCore;
 use evenkeel_types::Now;
 use std::io::{self, ErrorKind};
 
-/// A worker's way out.
+/// The egress gate of a worker: service time, then the check of its serving lease.
 #[derive(Debug)]
-pub struct Exit {
-    toll: Toll,
+pub struct EgressGate {
+    service_time: ServiceTime,
     clock: Clock,
 }
 
-impl Exit {
-    /// For a worker that pays this toll.
-    pub fn new(toll: Toll, clock: Clock) -> Self {
-        Exit { toll, clock }
+impl EgressGate {
+    /// For a worker that has this service time.
+    pub fn new(service_time: ServiceTime, clock: Clock) -> Self {
+        EgressGate {
+            service_time,
+            clock,
+        }
     }
 
     /// To be called once by the worker's thread.
     pub fn begin(&self) {
-        self.toll.begin();
+        self.service_time.begin();
     }
 
     /// The time for what was just received. That of the turn is from before, perhaps by as long as the process was stopped; it will do
@@ -38,7 +40,7 @@ impl Exit {
     /// Pays for what was served since the last call.
     #[inline]
     pub fn pay(&mut self, core: &mut WorkerCore) {
-        self.toll.pay(core);
+        self.service_time.pay(core);
     }
 
     /// Looks at the clock before answers are written, after they were composed. The kernel's coarse clock is a tick
@@ -47,7 +49,7 @@ impl Exit {
     /// # Errors
     /// The process was stopped, and its lease ended meanwhile: others may have changed what these answers tell.
     #[inline]
-    pub fn let_out(&self, core: &mut WorkerCore) -> io::Result<()> {
+    pub fn check_lease(&self, core: &mut WorkerCore) -> io::Result<()> {
         match core.lease_end() {
             Some(end) if self.clock.coarse() + Clock::COARSE_LAG >= end => {
                 core.counters().answers_too_late += 1;

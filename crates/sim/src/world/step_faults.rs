@@ -1,10 +1,10 @@
-//! Blows: what cachelets go through is watched, and something goes wrong just when one has come to a chosen step.
+//! Faults at steps: what cachelets go through is watched, and something goes wrong just when one has come to a chosen step.
 //!
 //! Whenever the coordinator has made a new map, what begins with it is looked for: cachelets that set out to other
 //! servers, for whatever reason. For some of them a *trap* is laid: a step, and what happens when one of the servers has
-//! come there. What really happened is counted ([`Strikes`]).
+//! come there. What really happened is counted ([`FaultCoverage`]).
 
-use super::strikes::{Blow, MIGRATION_STEPS, Occasion, Strike, Trap};
+use super::fault_coverage::{FaultCase, MIGRATION_STEPS, Occasion, StepFault, Trap};
 use super::units::MS;
 use super::{Event, World};
 use crate::history::Nanos;
@@ -28,7 +28,7 @@ struct Begun {
 impl World {
     /// The coordinator has made maps since that one.
     pub(super) fn lay_traps(&mut self, before: &ClusterMap) {
-        if !self.plan.swarm.blows || self.time >= self.plan.quiet_from() {
+        if !self.plan.swarm.step_faults || self.time >= self.plan.quiet_from() {
             return;
         }
         for begun in self.begun_since(before) {
@@ -51,15 +51,15 @@ impl World {
             true => MigrationStep::Copying,
             false => MIGRATION_STEPS[self.random.index(MIGRATION_STEPS.len())],
         };
-        let blow = Blow::ALL[self.random.index(Blow::ALL.len())];
+        let fault = StepFault::ALL[self.random.index(StepFault::ALL.len())];
         if self.traps.len() == TRAPS_MAX {
             self.traps.remove(0);
         }
         self.traps.push(Trap {
             cachelet: begun.cachelet,
-            strike: Strike {
+            case: FaultCase {
                 occasion: begun.occasion,
-                blow,
+                fault,
                 step,
             },
             source: begun.source,
@@ -87,7 +87,7 @@ impl World {
             .collect()
     }
 
-    /// Looks whether a blow's time has come.
+    /// Looks whether a fault's time has come.
     pub(super) fn spring_traps(&mut self, server: usize) {
         if self.traps.is_empty() || self.time >= self.plan.quiet_from() {
             return;
@@ -98,58 +98,58 @@ impl World {
             is_end
                 && (workers.iter())
                     .flat_map(|worker| worker.migration_steps())
-                    .any(|its| its == (trap.cachelet, trap.strike.step))
+                    .any(|its| its == (trap.cachelet, trap.case.step))
         };
         let (sprung, waiting) = self.traps.iter().partition(|trap| is_there(trap));
         self.traps = waiting;
         let sprung: Vec<Trap> = sprung;
         for trap in sprung {
-            self.at(self.time + 1, Event::Blow(trap));
+            self.at(self.time + 1, Event::StepFault(trap));
         }
     }
 
-    /// A blow strikes. It counts if there was anything for it to strike.
-    pub(super) fn strike_at_step(&mut self, trap: Trap) {
-        let strike = trap.strike;
+    /// A fault is injected. It counts if it had an effect.
+    pub(super) fn inject_at_step(&mut self, trap: Trap) {
+        let case = trap.case;
         let (source, target) = (trap.source, trap.target);
         self.narrate(&[source, target], || {
             format!(
-                "have come with cachelet {} to a blow: {strike}",
+                "have come with cachelet {} to a fault: {case}",
                 trap.cachelet
             )
         });
-        let struck = match strike.blow {
-            Blow::KillSource => self.kill_for_a_while(source),
-            Blow::KillTarget => self.kill_for_a_while(target),
-            Blow::StopSource => self.stop_for_a_while(source),
-            Blow::StopTarget => self.stop_for_a_while(target),
-            Blow::CutLink => self.cut_migration(source, trap.cachelet),
-            Blow::Partition => self.cut_for_a_while(source, target),
-            Blow::CutFromCoordinator => self.cut_for_a_while(source, self.coordinator_host()),
-            Blow::Loss => {
+        let struck = match case.fault {
+            StepFault::KillSource => self.kill_for_a_while(source),
+            StepFault::KillTarget => self.kill_for_a_while(target),
+            StepFault::StopSource => self.stop_for_a_while(source),
+            StepFault::StopTarget => self.stop_for_a_while(target),
+            StepFault::CutLink => self.cut_migration(source, trap.cachelet),
+            StepFault::Partition => self.cut_for_a_while(source, target),
+            StepFault::CutFromCoordinator => self.cut_for_a_while(source, self.coordinator_host()),
+            StepFault::Loss => {
                 let (loss, until) = (self.random.between(100, 600), self.soon());
-                self.weather.lose(source, loss, until);
+                self.fault_schedule.lose(source, loss, until);
                 true
             }
-            Blow::Duplicates => {
+            StepFault::Duplicates => {
                 let until = self.soon();
                 let coordinator = self.coordinator_host();
-                self.weather.duplicate(source, until);
-                self.weather.duplicate(coordinator, until);
+                self.fault_schedule.duplicate(source, until);
+                self.fault_schedule.duplicate(coordinator, until);
                 true
             }
-            Blow::RestartCoordinator => {
+            StepFault::RestartCoordinator => {
                 self.restart_coordinator();
                 true
             }
-            Blow::Cancel => {
+            StepFault::Cancel => {
                 let now = self.coordinator.process.now(self.time);
                 let core = &mut self.coordinator.core;
                 core.cancel_migration(now, trap.cachelet).is_ok()
             }
         };
         if struck {
-            self.report.strikes.tell(strike);
+            self.report.fault_coverage.tell(case);
         }
         self.note_new_maps();
     }
@@ -178,8 +178,8 @@ impl World {
     fn cut_for_a_while(&mut self, one: usize, other: usize) -> bool {
         let until = self.soon();
         self.narrate(&[one, other], || "are cut off".into());
-        self.weather.cut(one, other, until);
-        self.weather.cut(other, one, until);
+        self.fault_schedule.cut(one, other, until);
+        self.fault_schedule.cut(other, one, until);
         true
     }
 
