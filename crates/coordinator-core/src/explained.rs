@@ -37,7 +37,7 @@ pub struct KeyExplained {
 }
 
 impl CoordinatorCore {
-    /// Explains a key by the newest map; nothing while there is none. O(cachelets).
+    /// Explains a key by the newest map; nothing while there is none. O(cachelets × log cachelets).
     pub fn explain_key(&self, now: Instant, key: &[u8]) -> Option<KeyExplained> {
         let map = self.map()?;
         let place = map.locate(KeyHash::of(key));
