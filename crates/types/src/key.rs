@@ -1,5 +1,6 @@
-//! The hash of a key that decides where the key lives.
+//! What a key is, how it is written for people, and the hash that decides where it lives.
 
+use crate::limits::KEY_LEN_MAX;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// XXH3-64 (seed 0) of a key's bytes: the *placement* hash.
@@ -16,6 +17,13 @@ impl KeyHash {
     pub fn of(key: &[u8]) -> Self {
         KeyHash(xxh3_64(key))
     }
+}
+
+/// Whether the text protocol takes these bytes for a key: 1 to 250 of them, neither spaces nor control characters. Linear in their
+/// number.
+pub fn is_key(bytes: &[u8]) -> bool {
+    let is_of_key = |byte: &u8| *byte > b' ' && *byte != 0x7f;
+    (1..=KEY_LEN_MAX).contains(&bytes.len()) && bytes.iter().all(is_of_key)
 }
 
 /// A key as [`escape`] writes it.
@@ -54,6 +62,18 @@ fn percent_encode(key: &[u8], out: &mut Vec<u8>, stays: impl Fn(u8) -> bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_has_neither_spaces_nor_control_characters_and_at_most_250_bytes() {
+        let longest = [b'k'; KEY_LEN_MAX];
+        for key in [&b"k"[..], &longest, "grün".as_bytes()] {
+            assert!(is_key(key), "{key:?}");
+        }
+        let too_long = [b'k'; KEY_LEN_MAX + 1];
+        for not in [&b""[..], b"a b", b"a\n", b"a\x7f", &too_long] {
+            assert!(!is_key(not), "{not:?}");
+        }
+    }
 
     /// Golden values: placement must never change between versions.
     #[test]

@@ -31,7 +31,7 @@ mod time;
 mod transitions;
 
 pub use ids::{BootId, CacheletId, Epoch, ServerId, Version, VirtualNode, WorkerRef};
-pub use key::{KeyHash, escape, printable, uri_encode};
+pub use key::{KeyHash, escape, is_key, printable, uri_encode};
 pub use time::{Instant, Now, UnixSeconds};
 pub use transitions::Transitions;
 

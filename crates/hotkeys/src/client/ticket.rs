@@ -10,11 +10,6 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection(pub u64);
 
-impl Connection {
-    /// For reads of keys whose writes are told by [`ClientLeases::write_sent_by_any`](super::ClientLeases::write_sent_by_any).
-    pub const ANY: Connection = Connection(u64::MAX);
-}
-
 /// Where to send a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
@@ -108,6 +103,11 @@ impl ReadTicket {
     /// it brings counts from then.
     pub fn written(&mut self, at: Instant) {
         self.sent_at = self.sent_at.max(at);
+    }
+
+    /// The same read, answered by one that was asked then, which is what its answer counts from.
+    pub fn shares(&mut self, asked: Instant) {
+        self.sent_at = self.sent_at.min(asked);
     }
 
     /// Whether it goes home, although its key is leased, because its connection has written the key and copies may lack that.

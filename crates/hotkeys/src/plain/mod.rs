@@ -44,6 +44,9 @@
 //!   these numbers, as [`ClientLeases`] does with versions: an answer below one that was shown before is
 //!   asked again at the home. So is every answer of a replica that does not count. An answer that does
 //!   not say what the home holds ends the truth.
+//! - **Shared answers.** A read that goes home may be answered with the answer to one that was asked before it, if no write of the key
+//!   was sent since and that is less than a lease ago ([`PlainHotKeys::joins_asked_after`]). It comes behind all that the home has answered so far, and
+//!   counts from when the first was asked.
 //! - **Another home.** When servers come or go, all truths end, and numbers of reads sent before do not
 //!   count.
 //!
@@ -62,6 +65,7 @@ mod reads;
 mod tests;
 mod truth;
 
+use core::mem;
 use core::time::Duration;
 
 use evenkeel_types::limits::KEY_LEN_MAX;
@@ -186,6 +190,8 @@ struct Entry {
     /// When the last write was sent, or the key became hot: writes before that are not known of. Only
     /// reads sent later can tell the truth.
     wrote_at: Instant,
+    /// Whether this worker has written it since the home last said what it holds.
+    is_own: bool,
     /// While the truth lasts, the home is not asked before this only to renew it: in classic commands,
     /// and in meta commands.
     renew_at: [Instant; 2],
@@ -282,6 +288,7 @@ impl PlainHotKeys {
             && let Some(entry) = self.entry(KeyHash::of(key), key)
         {
             entry.wrote_at = now;
+            entry.is_own = true;
             entry.truth = None;
         }
     }
@@ -344,6 +351,14 @@ impl PlainHotKeys {
             gamma: entry.copies.len() as u8,
             until,
         }
+    }
+
+    /// After which time a read of the home has to have been asked that may answer one that is asked now: its answer would be a truth that
+    /// lasts. O(log keys).
+    pub fn joins_asked_after(&self, now: Instant, hash: KeyHash) -> Instant {
+        let wrote_at = self.at(hash).map(|at| self.entries[at].wrote_at);
+        let lease = self.config.lease - self.config.lease / LEASE_MARGIN_DIVISOR;
+        (now - lease).max(wrote_at.unwrap_or(Instant(0)))
     }
 
     /// The replica to ask for, and the position of its server, when a read is to go to the copy of
@@ -454,6 +469,11 @@ impl PlainHotKeys {
             return next;
         };
         let content = told.content;
+        // What this worker has just written, nobody else can have stored but one that read it since.
+        let unlooked = match mem::take(&mut entry.is_own) {
+            true => CopyState::Missing,
+            false => CopyState::Unknown,
+        };
         match &mut entry.truth {
             Some(truth) if truth.agrees_with(&told) => truth.renew(&told),
             truth => {
@@ -465,7 +485,7 @@ impl PlainHotKeys {
             entry.content = Some(content);
             for copy in &mut entry.copies {
                 if !matches!(copy.state, CopyState::Failed { .. }) {
-                    copy.state = CopyState::Unknown;
+                    copy.state = unlooked;
                 }
             }
         }
@@ -508,7 +528,7 @@ impl PlainHotKeys {
 
     /// What was counted since the last call.
     pub fn take_stats(&mut self) -> PlainStats {
-        core::mem::take(&mut self.stats)
+        mem::take(&mut self.stats)
     }
 
     fn rebuild_filter(&mut self) {
@@ -543,6 +563,7 @@ impl Entry {
             truth: None,
             number: Version(0),
             wrote_at: now,
+            is_own: false,
             renew_at: [now; 2],
             content: None,
             copies,

@@ -32,18 +32,18 @@ impl PlainHotKeys {
         (leases, load): (&mut ClientLeases, impl Fn(usize) -> Option<usize>),
         now: Instant,
         epoch: Epoch,
-        (hash, key): (KeyHash, &[u8]),
+        (hash, key, reader): (KeyHash, &[u8], Connection),
         wants: Wants,
     ) -> ReadRoute {
         let (gamma, until) = match self.plan(now, hash, key, wants) {
             Plan::Untracked if !leases.knows(hash) => return ReadRoute::Ordinary,
             Plan::Untracked | Plan::Home => {
-                return ReadRoute::Home(leases.home_read(now, epoch, (hash, Connection::ANY)));
+                return ReadRoute::Home(leases.home_read(now, epoch, (hash, reader)));
             }
             Plan::Lease { gamma, until } => (gamma, until),
         };
         leases.lend(now, epoch, hash, gamma, until);
-        let ticket = leases.route_read(now, epoch, (hash, Connection::ANY), |suffix| {
+        let ticket = leases.route_read(now, epoch, (hash, reader), |suffix| {
             load(self.server_of_copy(hash, suffix)?)
         });
         let Route::Shadow { suffix } = ticket.route() else {
@@ -65,11 +65,10 @@ impl PlainHotKeys {
         leases: &mut ClientLeases,
         now: Instant,
         epoch: Epoch,
-        hash: KeyHash,
-        key: &[u8],
+        (hash, key, reader): (KeyHash, &[u8], Connection),
     ) -> ReadRoute {
         if self.is_tracked(hash, key) || leases.knows(hash) {
-            return ReadRoute::Home(leases.home_read(now, epoch, (hash, Connection::ANY)));
+            return ReadRoute::Home(leases.home_read(now, epoch, (hash, reader)));
         }
         ReadRoute::Ordinary
     }

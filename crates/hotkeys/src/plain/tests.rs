@@ -260,6 +260,27 @@ fn a_copy_is_asked_once_filled_and_then_read() {
 }
 
 #[test]
+fn copies_of_what_this_worker_wrote_are_stored_without_looking_for_them() {
+    let mut keys = hot();
+    let fills = |keys: &mut PlainHotKeys, ms| {
+        core::iter::from_fn(|| keys.poll_fill(at(ms), hash())).count()
+    };
+    keys.handle_home(hash(), HOT, at(1010), true, found(b"v"));
+    assert_eq!(fills(&mut keys, 1011), 0, "others may have stored it");
+    keys.handle_write(at(1020), HOT);
+    keys.handle_home(hash(), HOT, at(1019), true, found(b"v"));
+    assert_eq!(fills(&mut keys, 1021), 0, "read before the write");
+    keys.handle_home(hash(), HOT, at(1021), true, found(b"w"));
+    assert_eq!(fills(&mut keys, 1022), 3);
+    assert!(keys.copy(at(1022), hash(), 1).is_some());
+    keys.handle_home(hash(), HOT, at(1030), true, found(b"x"));
+    assert_eq!(fills(&mut keys, 1031), 0, "somebody else's");
+    keys.handle_write(at(1040), HOT);
+    keys.handle_home(hash(), HOT, at(1041), true, found(b"x"));
+    assert_eq!(fills(&mut keys, 1042), 0, "the same content");
+}
+
+#[test]
 fn a_copy_whose_server_fails_is_left_alone_for_a_while() {
     let mut keys = hot();
     keys.handle_home(hash(), HOT, at(1010), true, found(b"v"));
@@ -293,6 +314,8 @@ fn a_write_voids_the_truth_until_a_later_read_tells_it() {
         keys.plan(at(1025), hash(), HOT, Wants::VALUE),
         Plan::Lease { .. }
     ));
+    let fill = keys.poll_fill(at(1025), hash()).unwrap();
+    assert_eq!((fill.suffix, fill.name), (1, name(b"new")));
     assert_eq!(keys.copy(at(1025), hash(), 1).unwrap().1, name(b"new"));
     assert_eq!(
         keys.handle_copy_found(hash(), 1, old.as_bytes(), Wants::VALUE),

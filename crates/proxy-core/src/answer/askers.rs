@@ -22,7 +22,8 @@ pub(crate) fn for_each_asker<'r>(
     let backend = core.backends.get_mut(id).ok_or(Unfit)?;
     let (_, request) = backend.awaited().ok_or(Unfit)?;
     let tag = request.tag;
-    let mut others = match mem::take(&mut request.progress) {
+    // Nobody can join it any more, who asks because of what is shown now.
+    let mut others = match mem::replace(&mut request.progress, Progress::Answered) {
         Progress::Shared(others) => *others,
         _ => Others::new(),
     };
@@ -46,8 +47,11 @@ pub(crate) fn for_each_asker<'r>(
         // The connection is given up, and with it what is left.
         let backend = core.backends.get_mut(id);
         let request = backend.and_then(|backend| Some(backend.awaited()?.1));
-        if let (Some(request), false) = (request, others.is_empty()) {
-            request.progress = Progress::Shared(Box::new(others));
+        if let Some(request) = request {
+            request.progress = match others.is_empty() {
+                true => Progress::Nothing,
+                false => Progress::Shared(Box::new(others)),
+            };
         }
     }
     delivered

@@ -42,8 +42,6 @@ pub(crate) fn hot_reply(
     match (&request.progress, reply) {
         (Progress::Nothing | Progress::Shared(_), Reply::Value(value)) if *value.key == *key => {
             deliver_hot(core, now, id, reply, raw)?;
-            let backend = core.backends.get_mut(id).ok_or(Unfit)?;
-            backend.awaited().ok_or(Unfit)?.1.progress = Progress::Answered;
         }
         (Progress::Nothing | Progress::Shared(_), _) if is_end => {
             deliver_hot(core, now, id, reply, raw)?;
@@ -79,6 +77,7 @@ fn deliver_hot_for(
 ) -> Result<(), Unfit> {
     let era = core.plain_era();
     let backend = core.backends.get_mut(id).ok_or(Unfit)?;
+    let asked = backend.asked();
     let (question, _) = backend.awaited().ok_or(Unfit)?;
     let key = key_of_get(question).ok_or(Unfit)?;
     let (name, key) = if tag.is_replica {
@@ -95,9 +94,13 @@ fn deliver_hot_for(
     };
     let (shown_as, rename) = (slot.show, core.routing.renames.get(slot.rename));
     let (route, note) = (slot.route, slot.note);
-    let Some((_, ticket)) = slot.ticket.take() else {
+    let Some((_, mut ticket)) = slot.ticket.take() else {
         return Ok(());
     };
+    // One who joined what was under way asked after that was sent. When that was is not known if the request timeout has changed since.
+    if let Some(asked) = asked {
+        ticket.shares(asked);
+    }
     let pool = core.pools.get_mut(tag.pool).ok_or(Unfit)?;
     let Pool { hot, leases, .. } = pool;
     let mut hot = hot.as_deref_mut();
@@ -112,7 +115,7 @@ fn deliver_hot_for(
             hot.answer_of_copy(&ticket, name, is_found, wants_of(shown_as))
         }
         (Some(hot), reply) => {
-            let is_current = leases.is_of(era, &ticket);
+            let is_current = leases.is_of(era, &ticket) && asked.is_some();
             let answer = hot.answer_of_home(is_current, &ticket, key, found(reply));
             (answer, own_cas)
         }
@@ -125,6 +128,22 @@ fn deliver_hot_for(
     core.counts.stats.replica_hits += u64::from(tag.is_replica && matches!(answer, Answer::Hit(_)));
     client.saw_answer(raw.len());
     let is_front = client.is_front(tag.slot);
+    if tag.is_replica && answer == Answer::Failed {
+        // What a copy says that does not count is shown to nobody. The home is asked at once: reads that waited for their turn with that
+        // would ask it one after the other.
+        let again = leases.home_read(now, era, (tag.hash, tag.client.connection()));
+        leases.abandon(now, ticket);
+        if let Some(slot) = client.slot(tag.slot) {
+            slot.ticket = Some((tag.pool, again));
+        }
+        let question = Question {
+            tag,
+            bytes: question.to_vec(),
+            progress: Progress::Nothing,
+        };
+        ask_home(core, now, question, answer);
+        return Ok(());
+    }
     let mut may_show = is_front && !show::is_error(reply);
     let mut ticket = Some(ticket);
     if may_show
@@ -155,10 +174,8 @@ fn deliver_hot_for(
         return Ok(());
     }
     let asks_home = is_front && !show::is_error(reply);
-    // What a copy says that does not count is shown to nobody.
-    let is_void = asks_home || tag.is_replica && answer == Answer::Failed;
     let mut bytes = core.spare.take();
-    let tally = match is_void {
+    let tally = match asks_home {
         true => Tally::Nothing,
         false => shown.compose(&mut bytes, question, reply, raw)?,
     };

@@ -10,7 +10,8 @@
 //!
 //! In pools of plain servers the gets of one key take part that go the quick way (see `request/quick.rs`) or are of a replicated key (`pool/hot.rs`),
 //! and whatever else is asked ends the joining of what is before it. Workers of a cluster are asked by `request/question.rs`: there it does so
-//! for its own key alone. Each of those who share the answer to a replicated key's read judges it by his own ticket.
+//! for its own key alone. Reads of a replicated key's home join one that was sent, too, as far as
+//! [nothing staler is shown than may be](evenkeel_hotkeys::plain::PlainHotKeys::joins_asked_after). Each of those who share the answer to a replicated key's read judges it by his own ticket.
 
 use crate::across::seen_mark;
 use crate::answer::done::done;

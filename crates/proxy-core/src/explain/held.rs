@@ -4,7 +4,7 @@
 //! [explained](super) is. Nobody is asked here.
 
 use super::faults::{PlaceSeen, Stands};
-use super::{is_key, server_at, server_seen, shown};
+use super::{server_at, server_seen, shown};
 use crate::composed::announced;
 use crate::config::TlsId;
 use crate::failure::{NO_NAME, NO_NOTE};
@@ -18,6 +18,7 @@ use evenkeel_protocol::compose::request as ask;
 use evenkeel_protocol::{KEY_LEN_MAX, MetaReply, MetaStatus, Reply, SentKey, text};
 use evenkeel_schemes::locality::holder::{Kind, Site};
 use evenkeel_schemes::mark::{self, Mark};
+use evenkeel_types::is_key;
 
 /// What is answered where no such pool is.
 const NO_RACKS: &[u8] = b"CLIENT_ERROR no pool of this name has items that one rack holds\r\n";

@@ -22,12 +22,12 @@ use crate::under_way::say::{say, say_bytes};
 use crate::worker::ProxyCore;
 use evenkeel_control::bundles::COPIES_MAX;
 use evenkeel_placement::renaming::shadows;
-use evenkeel_protocol::{KEY_LEN_MAX, text};
+use evenkeel_protocol::text;
 use evenkeel_schemes::copies::Switch;
 use evenkeel_schemes::generation::taken_apart;
 use evenkeel_schemes::locality::holder::Site;
 use evenkeel_schemes::stage::Stage;
-use evenkeel_types::{Instant, KeyHash, ServerId};
+use evenkeel_types::{Instant, KeyHash, ServerId, is_key};
 use serde::Serialize;
 
 pub use faults::{Fault, KeyReport, PlaceSeen, Stands};
@@ -86,11 +86,6 @@ pub(crate) fn explain(
         running,
         ways: ways.collect(),
     })
-}
-
-fn is_key(key: &[u8]) -> bool {
-    let is_part = |byte: &u8| *byte > b' ' && *byte != 0x7f;
-    !key.is_empty() && key.len() <= KEY_LEN_MAX && key.iter().all(is_part)
 }
 
 /// Answers `stats together KEY…`, in one line of JSON.

@@ -7,10 +7,11 @@ use crate::pool::bundled::Bundled;
 use crate::routes::CommandClass;
 use crate::worker::ProxyCore;
 use evenkeel_placement::cover::{Cover, KEYS_MAX};
+use evenkeel_types::is_key;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-use super::{is_key, shown};
+use super::shown;
 
 /// What keys are answered that are none, or are not of one pool.
 const NOT_TOGETHER: &[u8] =

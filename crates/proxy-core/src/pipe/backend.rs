@@ -289,11 +289,18 @@ impl Backend {
         self.window.holds(self.queue.len());
     }
 
-    /// The bytes appended since `before` are a read: takes them out again if an identical one waits to be sent, whose answer is then for
-    /// both.
+    /// The bytes appended since `before` are a read: takes them out again if an identical one waits to be sent, or was asked after
+    /// `asked_after`, whose answer is then for both.
     #[inline]
-    pub fn join_last(&mut self, before: usize, hash: u64, tag: &Tag) -> bool {
-        self.queue.join_last(before, hash, tag)
+    pub fn join_last(
+        &mut self,
+        before: usize,
+        hash: u64,
+        tag: &Tag,
+        asked_after: Option<Instant>,
+    ) -> bool {
+        let due = asked_after.map(|asked| asked + self.request_timeout);
+        self.queue.join_last(before, hash, tag, due)
     }
 
     /// The request whose answer comes next, and its bytes.

@@ -111,10 +111,12 @@ impl Tag {
         }
     }
 
-    /// By which hash it joins an identical read, or is joined by later ones: not once it was put to a place again.
+    /// By which hash it joins an identical read, or is joined by later ones: not once it was put to a place again, unless it is of a hot
+    /// key before plain servers, whose answer each of those who share it judges by his own ticket.
     #[inline]
     pub fn join_hash(&self) -> Option<u64> {
-        self.shared_by.filter(|_| self.retries == 0)
+        self.shared_by
+            .filter(|_| self.retries == 0 || self.ask == Ask::Hot)
     }
 
     /// Whether it is a read at a home, which it tells how many reads went elsewhere. One at a replica is counted already.

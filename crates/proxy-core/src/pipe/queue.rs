@@ -116,12 +116,12 @@ impl Queue {
         });
     }
 
-    /// The bytes appended since `before` are a read: takes them out again if an identical one waits to be sent, whose answer is then for
-    /// both.
+    /// The bytes appended since `before` are a read: takes them out again if an identical one waits to be sent, or was sent and is due
+    /// after `due`, whose answer is then for both.
     #[inline]
-    pub fn join_last(&mut self, before: usize, hash: u64, tag: &Tag) -> bool {
+    pub fn join_last(&mut self, before: usize, hash: u64, tag: &Tag, due: Option<Instant>) -> bool {
         let len = self.bytes.len() - before;
-        let Some((bytes, request)) = self.joinable_request(hash) else {
+        let Some((bytes, request)) = self.joinable_request(hash, due) else {
             return false;
         };
         let (first, last) = (&bytes[..request.len], &bytes[bytes.len() - len..]);
@@ -135,14 +135,20 @@ impl Queue {
 
     /// The latest request for a key of this hash, if it may be joined, and the queue from its first byte on.
     #[inline]
-    fn joinable_request(&mut self, hash: u64) -> Option<(&[u8], &mut InFlight)> {
+    fn joinable_request(
+        &mut self,
+        hash: u64,
+        due: Option<Instant>,
+    ) -> Option<(&[u8], &mut InFlight)> {
         let number = self.joinable.find(hash)?;
         if number < self.behind_unjoinable {
             return None;
         }
         let index = number.checked_sub(self.taken)? as usize;
         let request = self.requests.get_mut(index)?;
-        let may_join = request.start >= self.sent && request.tag.retries == 0;
+        let is_unsent = request.start >= self.sent;
+        let is_late = due.is_some_and(|due| request.deadline > due);
+        let may_join = (is_unsent || is_late) && request.tag.join_hash().is_some();
         let at = (request.start - self.first) as usize;
         may_join.then(|| (&self.bytes.as_slice()[at..], request))
     }

@@ -9,6 +9,7 @@ use crate::config::PoolConfig;
 use crate::draft::{Draft, Intent};
 use crate::ids::PoolId;
 use crate::pipe::backends::Backends;
+use crate::pipe::in_flight::{Ask, Tag};
 use crate::pool::pools::Pools;
 use crate::pool::sent::Sent;
 use crate::pool::{Pool, Servers};
@@ -16,6 +17,7 @@ use crate::routes::way::{WayKey, WayTo};
 use crate::show::kinds::Unasked;
 use crate::stats::counters::ProxyStats;
 use crate::stats::hot_keys::{HotKeyReport, REPORTED_MAX};
+use evenkeel_hotkeys::client::Connection;
 use evenkeel_hotkeys::plain::{PlainHotKeys, PlainMode, ReadRoute, Wants};
 use evenkeel_protocol::{FLAG_COUNT_MAX, MetaFlags};
 use evenkeel_types::{Epoch, Instant, KeyHash};
@@ -41,7 +43,7 @@ impl Pools {
         backends: &Backends,
         (now, era): (Instant, Epoch),
         pool_id: PoolId,
-        key: &[u8],
+        (key, reader): (&[u8], Connection),
         wants: Option<Wants>,
     ) -> Option<Sent> {
         let pool = self.get_mut(pool_id)?;
@@ -65,8 +67,8 @@ impl Pools {
             place_hash,
         };
         let route = match wants {
-            Some(wants) => hot.route_read((leases, load), now, era, (hash, key), wants),
-            None => hot.route_home_read(leases, now, era, hash, key),
+            Some(wants) => hot.route_read((leases, load), now, era, (hash, key, reader), wants),
+            None => hot.route_home_read(leases, now, era, (hash, key, reader)),
         };
         let (ticket, server, name) = match route {
             ReadRoute::Ordinary => return None,
@@ -110,7 +112,8 @@ impl Pools {
                 if draft.copies {
                     self.count_read(draft.pool, draft.key);
                 }
-                self.route_read(backends, (now, era), draft.pool, draft.key, wants)
+                let read = (draft.key, draft.client.connection());
+                self.route_read(backends, (now, era), draft.pool, read, wants)
             }
         }
     }
@@ -146,6 +149,17 @@ impl Pools {
             value: false,
         };
         (has_room && is_of_copy, unasked)
+    }
+
+    /// After which time an identical read has to have been asked that this one joins although it was sent: only of a replicated key's
+    /// home. `None` for reads that join what waits to be sent, and nothing else.
+    #[inline]
+    pub fn joins_asked_after(&self, now: Instant, tag: &Tag) -> Option<Instant> {
+        if tag.ask != Ask::Hot || tag.is_replica {
+            return None;
+        }
+        let hot = self.get(tag.pool)?.hot.as_deref()?;
+        Some(hot.joins_asked_after(now, tag.hash))
     }
 
     /// Tells of a request that may give a key another value.

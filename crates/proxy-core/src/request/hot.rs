@@ -84,9 +84,13 @@ pub(crate) fn ask_hot_key(
     core.pools.count_read(way.pool, key.stored);
     let wants = Some(wants_of(show));
     let at = (now, core.plain_era());
-    let sent = core
-        .pools
-        .route_read(&core.backends, at, way.pool, key.stored, wants);
+    let sent = core.pools.route_read(
+        &core.backends,
+        at,
+        way.pool,
+        (key.stored, id.connection()),
+        wants,
+    );
     let Some(sent) = sent else {
         return false;
     };

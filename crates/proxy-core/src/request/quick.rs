@@ -128,7 +128,7 @@ fn quick_gets_of_one(
             route: way.route(),
             ..Tag::new(id, pool, slot, Ask::Values, deadline)
         };
-        if backend.collapses && backend.join_last(before, hash, &tag) {
+        if backend.collapses && backend.join_last(before, hash, &tag, None) {
             core.counts.stats.gets_collapsed += 1;
             continue;
         }

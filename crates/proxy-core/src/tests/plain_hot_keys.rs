@@ -2,9 +2,11 @@
 
 use super::plain_servers::{PORTS, Plain};
 use crate::*;
+use core::time::Duration;
 use evenkeel_hotkeys::plain::{NamePrefix, PlainConfig, PlainMode};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::collections::VecDeque;
 
 #[test]
 fn reads_of_a_hot_key_are_spread_over_copies_and_all_get_its_value() {
@@ -113,6 +115,50 @@ fn reads_behind_a_write_go_home_as_one() {
     assert_eq!(plain.gets.get(&home), Some(&1));
     let joined = plain.world.core.stats().gets_collapsed - before;
     assert_eq!(joined as usize, clients.len() - 1);
+}
+
+#[test]
+fn reads_join_one_that_was_sent_home_behind_the_last_write_and_within_a_lease() {
+    let mut plain = Plain::new(PlainMode::On, |_| {});
+    let writer = plain.world.client();
+    plain.ask(writer, "set hot 0 0 1\r\n0\r\n");
+    let home = plain.home("hot");
+    let clients = plain.heat("hot");
+    plain.world.wait_ms(950);
+    let before = plain.world.core.stats().gets_collapsed;
+    plain.gets.clear();
+    // Each in a turn of its own, while the home is busy.
+    let mut asked = clients.iter();
+    let mut reads = |plain: &mut Plain, count| {
+        for &client in asked.by_ref().take(count) {
+            plain.world.send(client, "get hot\r\n");
+            plain.world.wait_ms(1);
+        }
+    };
+    reads(&mut plain, 5);
+    plain.world.send(writer, "set hot 0 0 1\r\n1\r\n");
+    plain.world.wait_ms(1);
+    reads(&mut plain, 5);
+    // Past the proxy, while the first reads are on their way.
+    plain.put(home, "hot", 0, "2");
+    plain.serve();
+    let answers: Vec<String> = clients[..10]
+        .iter()
+        .map(|&client| plain.world.received(client))
+        .collect();
+    let value = |value: u8| format!("VALUE hot 0 1\r\n{value}\r\nEND\r\n");
+    assert_eq!(answers[..5], [2; 5].map(value));
+    assert_eq!(answers[5..], [1; 5].map(value));
+    assert_eq!(plain.gets.get(&home), Some(&2));
+    assert_eq!(plain.world.core.stats().gets_collapsed - before, 8);
+    // What was asked longer ago than a lease answers nobody who asks now.
+    plain.world.wait_ms(950);
+    plain.gets.clear();
+    reads(&mut plain, 1);
+    plain.world.wait_ms(950);
+    reads(&mut plain, 1);
+    plain.serve();
+    assert_eq!(plain.gets.get(&home), Some(&2));
 }
 
 #[test]
@@ -363,5 +409,94 @@ fn an_application_has_no_keys_that_look_like_replicas() {
         assert_eq!(some, format!("{value}{end}"), "{mode:?}");
         let refused = plain.world.core.stats().keys_reserved;
         assert_eq!(refused, if mode == PlainMode::On { 7 } else { 0 });
+    }
+}
+
+/// What connections are promised, whenever servers answer: every request is, own writes are seen, no connection is shown a value behind a
+/// newer one, and none that the home had not held within a lease before the read was sent.
+#[test]
+fn reads_and_writes_in_deep_pipelines_keep_the_promises() {
+    for seed in 0..40 {
+        let mut random = SplitMix64::seed_from_u64(seed);
+        let mut draw = |below: u64| random.next_u64() % below;
+        let mut plain = Plain::new(PlainMode::On, |_| {});
+        let writer = plain.world.client();
+        plain.ask(writer, "set hot 0 0 1\r\n0\r\n");
+        let home = plain.home("hot");
+        let clients = plain.heat("hot");
+        let clients = &clients[..6];
+        let mut written = 0;
+        // What the home has held, and since when.
+        let mut held = vec![(0u32, plain.world.now)];
+        // Of each connection what it waits for: a value that may be shown, as all later ones, or nothing for a write.
+        let mut awaited: Vec<VecDeque<Option<u32>>> = vec![VecDeque::new(); clients.len()];
+        let mut last = vec![0; clients.len()];
+        let mut answers = vec![String::new(); clients.len()];
+        for step in 0..1500 {
+            let at = draw(clients.len() as u64) as usize;
+            let mut ports = Vec::new();
+            match draw(10) {
+                _ if step > 1300 || step % 300 == 299 => ports = PORTS.repeat(200),
+                _ if step % 300 == 0 => plain.world.wait_ms(400),
+                0 if awaited[at].len() < 30 => {
+                    written += 1;
+                    let value = written.to_string();
+                    let line = format!("set hot 0 0 {}\r\n{value}\r\n", value.len());
+                    plain.world.send(clients[at], line);
+                    last[at] = written;
+                    awaited[at].push_back(None);
+                }
+                1..5 if awaited[at].len() < 30 => {
+                    plain.world.send(clients[at], "get hot\r\n");
+                    awaited[at].push_back(Some(last[at]));
+                }
+                // Less than it takes until what waits is refused.
+                5 => plain.world.wait_ms(draw(2)),
+                _ => ports.push(PORTS[draw(4) as usize]),
+            }
+            for port in ports {
+                plain.serve_one(port);
+                let value = plain.items[&home]["hot"].value.parse().unwrap();
+                if held.last().is_some_and(|(before, _)| *before != value) {
+                    held.push((value, plain.world.now));
+                }
+            }
+            let place = |value| held.iter().position(|(other, _)| *other == value);
+            let then = plain.world.now - Duration::from_secs(2);
+            let stalest = held.iter().rposition(|(_, since)| *since <= then);
+            for (at, &client) in clients.iter().enumerate() {
+                answers[at] += &plain.world.received(client);
+                while let Some(wanted) = awaited[at].front().copied() {
+                    let shown = match wanted {
+                        None => answers[at].split_once("STORED\r\n"),
+                        Some(_) => answers[at].split_once("END\r\n"),
+                    };
+                    let Some((shown, rest)) = shown else { break };
+                    let (shown, rest) = (shown.to_owned(), rest.to_owned());
+                    answers[at] = rest;
+                    awaited[at].pop_front();
+                    let Some(wanted) = wanted else { continue };
+                    let shown: u32 = shown.lines().nth(1).unwrap().parse().unwrap();
+                    let what = || format!("seed {seed}, step {step}: {shown} for {wanted}");
+                    assert!(place(shown) >= place(wanted), "{}", what());
+                    assert!(place(shown) >= stalest, "{}", what());
+                    // Behind an own write nothing else is known to be as new.
+                    let next = awaited[at].iter().position(Option::is_none);
+                    for later in awaited[at].iter_mut().take(next.unwrap_or(30)) {
+                        *later = Some(shown);
+                    }
+                    if next.is_none() {
+                        last[at] = shown;
+                    }
+                }
+            }
+        }
+        let is_over = awaited.iter().all(VecDeque::is_empty);
+        assert!(is_over, "seed {seed}: {awaited:?}, {answers:?}");
+        let stats = plain.world.core.stats();
+        assert!(
+            stats.replica_hits > 0 && stats.gets_collapsed > 0,
+            "seed {seed}"
+        );
     }
 }

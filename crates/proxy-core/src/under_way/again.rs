@@ -178,15 +178,20 @@ fn ask_plain_home(core: &mut ProxyCore, now: Instant, mut question: Question) {
         Sent::take_name(&mut question.bytes);
     }
     let home = plain_home(core, now, &question);
-    ask_again(core, now, question, home);
+    let joins = question.tag.ask == Ask::Hot;
+    question.tag.shared_by = home
+        .as_ref()
+        .ok()
+        .and_then(|(_, hash)| hash.filter(|_| joins));
+    ask_again(core, now, question, home.map(|(home, _)| home));
 }
 
-/// Where the key of a read is in a plain pool.
+/// Where the key of a read is in a plain pool, and by which hash, unless it is elsewhere for now.
 fn plain_home(
     core: &mut ProxyCore,
     now: Instant,
     question: &Question,
-) -> Result<BackendId, Failure> {
+) -> Result<(BackendId, Option<u64>), Failure> {
     let mut scratch = KeyScratch::default();
     let key = match parse_own(&question.bytes) {
         Some(Request::Get { keys, .. }) => keys.iter().next(),
@@ -200,8 +205,9 @@ fn plain_home(
             .find_elsewhere(now, pool, key)
             .and_then(|elsewhere| elsewhere.place)
     {
-        return Ok(place);
+        return Ok((place, None));
     }
-    let list = core.pools.list(pool);
-    list.map(|list| list.home(key)).ok_or(Failure::NoOwner)
+    let list = core.pools.list(pool).ok_or(Failure::NoOwner)?;
+    let (home, hash) = list.home_and_hash(key);
+    Ok((home, Some(hash)))
 }

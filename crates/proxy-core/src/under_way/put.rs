@@ -26,11 +26,12 @@ pub(crate) fn put(
     if tag.retries == 0 {
         tag.give_up = deadline;
     }
+    let asked_after = core.pools.joins_asked_after(now, &tag);
     let before = backend.queued_bytes();
     tag.flags = write(backend.tail());
     let is_of_worker = backend.peer != Peer::Memcached;
     let hash = tag.join_hash().filter(|_| backend.collapses);
-    let joins = hash.is_some_and(|hash| backend.join_last(before, hash, &tag));
+    let joins = hash.is_some_and(|hash| backend.join_last(before, hash, &tag, asked_after));
     if is_of_worker
         && tag.may_tell()
         && let Some(pool) = core.pools.get_mut(tag.pool)
