@@ -44,6 +44,9 @@ export interface Proxy {
   up: boolean;
   epoch: number;
   requests_per_second: number[];
+  p50_us: number | null;
+  p99_us: number | null;
+  shed_per_s: number;
   silent_ms: number;
 }
 
@@ -143,6 +146,11 @@ export interface HeatColumn {
   unix_s: number;
   reads: number;
   hits: number;
+  /** What requests through proxies took: half of them no longer, and 99 %. */
+  p50_us: number | null;
+  p99_us: number | null;
+  /** Requests that proxies refused because a server has too much to do. */
+  shed_per_s: number;
   workers: (number | null)[];
   cachelets: (number | null)[];
   owners: (number | null)[];

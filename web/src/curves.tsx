@@ -1,9 +1,9 @@
-// Three curves under the map: how much there is, how even it is, and how much of it is found.
+// Curves under the map: how much there is, how even it is, how much of it is found, how long it takes, and what is refused.
 
 import uPlot from 'uplot';
 import { useEffect, useRef } from 'preact/hooks';
 import type { HeatColumn, Measure } from './api.ts';
-import { bytes, clock, count, percent, times } from './format.ts';
+import { bytes, clock, count, micros, percent, times } from './format.ts';
 import { type History, highest } from './history.ts';
 import { MEASURES, amount } from './map.tsx';
 
@@ -43,6 +43,20 @@ function curves(of: Measure): Curve[] {
       say: percent,
       axis: (value) => percent(value),
       range: () => [0, 1],
+    },
+    {
+      name: 'p99 of requests through proxies',
+      of: (column) => column.p99_us,
+      say: micros,
+      axis: micros,
+      range: (most) => [0, Math.max(most * 1.1, 100)],
+    },
+    {
+      name: 'Requests that proxies refuse',
+      of: (column) => (column.p99_us === null && column.shed_per_s === 0 ? null : column.shed_per_s),
+      say: (value) => `${count(value)}/s`,
+      axis: count,
+      range: (most) => [0, Math.max(most * 1.1, 10)],
     },
   ];
 }
@@ -121,6 +135,6 @@ function options(curve: Curve, element: HTMLElement): uPlot.Options {
       { ...axis, size: 22, gap: 2, space: 70, grid: { show: false }, values: (_, ticks) => ticks.map(clock) },
       { ...axis, size: 46, gap: 2, space: 24, values: (_, ticks) => ticks.map(curve.axis) },
     ],
-    series: [{}, { stroke: ink('--accent'), width: 1.5, fill: ink('--accent-soft'), points: { show: false } }],
+    series: [{}, { spanGaps: true, stroke: ink('--accent'), width: 1.5, fill: ink('--accent-soft'), points: { show: false } }],
   };
 }

@@ -76,6 +76,8 @@ function members(seen: Snapshot): Finding[] {
   }
   const down = seen.proxies.proxies.filter((it) => !it.up).map((it) => it.name);
   if (down.length) found.push({ level: 'warn', text: `Silent: ${counted(down.length, 'proxy', 'proxies')} (${down.slice(0, 3).join(', ')}).` });
+  const refused = seen.proxies.proxies.reduce((sum, it) => sum + it.shed_per_s, 0);
+  if (refused >= 1) found.push({ level: 'bad', text: `Proxies refuse ${counted(Math.round(refused), 'request')}/s: servers have more to do than they can.` });
   const quarantined = seen.loads.quarantined.length;
   if (quarantined) {
     const text = `${counted(quarantined, 'cachelet')} in quarantine: owners died one after the other. evenkeel cachelets shows them, and releases them.`;

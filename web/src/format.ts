@@ -42,6 +42,14 @@ export function duration(ms: number): string {
   return s < 7200 ? `${Math.round(s / 60)} min` : `${Math.round(s / 3600)} h`;
 }
 
+/** 850 µs, 1.2 ms, 340 ms, 2.5 s. */
+export function micros(us: number): string {
+  if (us < 1000) return `${Math.round(us)} µs`;
+  const ms = us / 1000;
+  if (ms < 1000) return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
+  return `${(ms / 1000).toFixed(1)} s`;
+}
+
 export function counted(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;
 }

@@ -6,7 +6,7 @@ import { type Heat, type HotKeyEvent, type MapEvent, type Measure, type Snapshot
 import { Curves } from './curves.tsx';
 import { Explain } from './explain.tsx';
 import { findings, unevenness } from './findings.ts';
-import { bytes, clock, count, percent, times } from './format.ts';
+import { bytes, clock, count, micros, percent, times } from './format.ts';
 import { History, SPANS, type Span } from './history.ts';
 import { HeatMap } from './map.tsx';
 import { type Mark, Marks, marksOf, ofKey, ofMap } from './marks.ts';
@@ -152,6 +152,7 @@ function figuresOf(seen: Snapshot): [string, string][] {
     ['requests/s', count(totals.load)],
     ['busiest by mean', times(unevenness(seen.loads.workers))],
     ['hit ratio', totals.reads_per_s > 0 ? percent(totals.hits_per_s / totals.reads_per_s) : '–'],
+    ['p99', p99(seen)],
     ['writes/s', count(totals.writes_per_s)],
     ['values', `${bytes(totals.bytes_per_s)}/s`],
     ['hot keys', count(seen.hot_keys.keys.length + seen.hot_keys.keys_left_out)],
@@ -160,6 +161,12 @@ function figuresOf(seen: Snapshot): [string, string][] {
     ['servers up', `${up} of ${servers.servers.length}`],
     ['map', `epoch ${servers.epoch}`],
   ];
+}
+
+/** Of requests through proxies, in the last second. */
+function p99(seen: Snapshot): string {
+  const us = seen.heat[0]?.columns[0]?.p99_us ?? null;
+  return us === null ? '–' : micros(us);
 }
 
 function Findings({ seen, history }: { seen: Snapshot; history: History | null }) {

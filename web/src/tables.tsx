@@ -3,7 +3,7 @@
 import { useState } from 'preact/hooks';
 import { type Plan, type Snapshot, approve } from './api.ts';
 import { maxOverMean, meanLoad, nameOf, served } from './findings.ts';
-import { bytes, clock, count, counted, duration, percent, shortened, times } from './format.ts';
+import { bytes, clock, count, counted, duration, micros, percent, shortened, times } from './format.ts';
 import { type Mark, SIGNS } from './marks.ts';
 
 /** Lines that are shown; who wants all asks the API. */
@@ -230,6 +230,9 @@ export function Proxies({ seen }: { seen: Snapshot }) {
                 <th>Proxy</th>
                 <th>State</th>
                 <th class="number">Requests/s</th>
+                <th class="number">p50</th>
+                <th class="number">p99</th>
+                <th class="number">Refused/s</th>
                 <th class="number">Map</th>
               </tr>
             </thead>
@@ -239,6 +242,9 @@ export function Proxies({ seen }: { seen: Snapshot }) {
                   <td>{proxy.name}</td>
                   <td>{proxy.up ? 'up' : `silent for ${duration(proxy.silent_ms)}`}</td>
                   <td class="number">{count(proxy.requests_per_second.reduce((a, b) => a + b, 0))}</td>
+                  <td class="number">{proxy.p50_us === null ? '–' : micros(proxy.p50_us)}</td>
+                  <td class="number">{proxy.p99_us === null ? '–' : micros(proxy.p99_us)}</td>
+                  <td class="number">{count(proxy.shed_per_s)}</td>
                   <td class="number">{proxy.epoch === epoch ? `epoch ${epoch}` : `epoch ${proxy.epoch} of ${epoch}`}</td>
                 </tr>
               ))}

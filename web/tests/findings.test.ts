@@ -60,7 +60,7 @@ test('a full worker is named with its key, the copies and since when', () => {
 test('a worker with more than its share is named by its cachelet where no key is known', () => {
   const seen = snapshot([worker('s1', 0, 100, 0.2), worker('s2', 0, 400, 0.4)]);
   seen.settings.hot_keys = 'off';
-  const column = { unix_s: 1, reads: 0, hits: 0, workers: [100, 400], cachelets: [100, 40, 360], owners: [0, 1, 1] };
+  const column = { unix_s: 1, reads: 0, hits: 0, p50_us: null, p99_us: null, shed_per_s: 0, workers: [100, 400], cachelets: [100, 40, 360], owners: [0, 1, 1] };
   seen.heat = [{ of: 'load', interval_ms: 1000, workers: [{ server: 's1', worker: 0 }, { server: 's2', worker: 0 }], cachelets: 3, columns: [column] }];
   assert.deepEqual(texts(seen), [
     'warn: s2/0 serves 1.60 × the mean: cachelet 2 alone is 90 % of its load; hot keys are not copied (hot_keys is off).',
@@ -71,7 +71,7 @@ test('it is said since when a worker has more than its share, also where its loa
   const seen = snapshot([worker('s1', 0, 100, 0.2), worker('s2', 0, 400, 0.4)]);
   const workers = [{ server: 's1', worker: 0 }, { server: 's2', worker: 0 }];
   const loads = [...Array(9).fill(100), 130, 900, 900, 100, 100, 900, 900];
-  const columns = loads.map((load, i) => ({ unix_s: SINCE + i, reads: 0, hits: 0, workers: [100, load], cachelets: [], owners: [] }));
+  const columns = loads.map((load, i) => ({ unix_s: SINCE + i, reads: 0, hits: 0, p50_us: null, p99_us: null, shed_per_s: 0, workers: [100, load], cachelets: [], owners: [] }));
   const history = new History('load', SPANS[0]!, { of: 'load', interval_ms: 1000, workers, cachelets: 0, columns });
   assert.deepEqual(texts(seen, history), [`warn: s2/0 serves 1.60 × the mean; more than 1.2 × the mean since ${clock(SINCE + 10)}.`]);
 });
@@ -84,10 +84,11 @@ test('little load says nothing about balance', () => {
 test('who is down is said first, and whether somebody has what it had', () => {
   const seen = snapshot([worker('s1', 0, 1000, 0.5), worker('s2', 0, 1000, 0.5)]);
   Object.assign(seen.servers.servers[1]!, { up: false, silent_ms: 12_000, cachelets: 16 });
-  seen.proxies.proxies = [{ name: 'p1', host: 'h', port: 1, up: false, epoch: 3, requests_per_second: [], silent_ms: 1 }];
+  seen.proxies.proxies = [{ name: 'p1', host: 'h', port: 1, up: false, epoch: 3, requests_per_second: [], p50_us: null, p99_us: null, shed_per_s: 240.4, silent_ms: 1 }];
   seen.hot_keys.keys = [hotKey(10, 0, null)];
   assert.deepEqual(texts(seen), [
     'bad: s2 is down, silent for 12 s; 16 cachelets of its are not served.',
+    'bad: Proxies refuse 240 requests/s: servers have more to do than they can.',
     'warn: Silent: 1 proxy (p1).',
     'note: Hot key celebrity: 10 requests/s, 0.5 % of all; home s2/0, no copies.',
   ]);

@@ -4,7 +4,7 @@ import type { Heat, HeatColumn } from '../src/api.ts';
 import { History, ROWS_MAX, SPANS, layout, roundUp, valueOf } from '../src/history.ts';
 
 function column(unix_s: number, workers: (number | null)[], cachelets: (number | null)[], owners: (number | null)[]): HeatColumn {
-  return { unix_s, reads: 0, hits: 0, workers, cachelets, owners };
+  return { unix_s, reads: 0, hits: 0, p50_us: null, p99_us: null, shed_per_s: 0, workers, cachelets, owners };
 }
 
 function heat(workers: string[], ...columns: HeatColumn[]): Heat {

@@ -85,7 +85,7 @@ fn sentence(removed: &RemovedProxyView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_coordinator_core::ProxyView;
+    use evenkeel_coordinator_core::{ProxyView, ServedView};
     use evenkeel_types::{BootId, Epoch};
 
     #[test]
@@ -99,6 +99,7 @@ mod tests {
             up: false,
             epoch: Epoch(7),
             requests_per_second: vec![10.0, 20.4],
+            served: ServedView::default(),
             silent_ms: 12_340,
             config_hash: Some("c0ffee".into()),
         };

@@ -18,6 +18,7 @@ use crate::limits::{FOLLOWED_POOLS_MAX, LOAD_RPS_MAX};
 use crate::loads::LoadNews;
 use crate::refusal::Refusal;
 use crate::rings::{FollowedRing, RingStep};
+use crate::served::Served;
 use evenkeel_balance::share::Utilization;
 use evenkeel_schemes::stage::Step;
 use evenkeel_schemes::warmth::Found;
@@ -191,6 +192,9 @@ pub struct LoadReport {
     /// What a server's workers and their cachelets carry, measured; absent where it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<LoadNews>,
+    /// What applications got of a proxy; absent for a server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<Served>,
 }
 
 /// The answer to a [`Heartbeat`].

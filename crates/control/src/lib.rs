@@ -24,6 +24,8 @@ pub mod limits;
 pub mod loads;
 mod refusal;
 pub mod rings;
+mod served;
+pub mod times;
 
 // What an answer tells of the cluster's load.
 pub use evenkeel_balance::share::{ClusterLoad, Utilization};
@@ -32,3 +34,4 @@ pub use heartbeat::{
     MigrationState, PoolStep, check_name,
 };
 pub use refusal::{Fault, Reason, Refusal};
+pub use served::Served;

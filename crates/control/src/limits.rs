@@ -3,6 +3,7 @@
 use crate::hot_keys::{NEWS_EVENT_BYTES_MAX, NEWS_KEY_BYTES_MAX};
 use crate::loads::NEWS_LOAD_BYTES_MAX;
 use crate::rings::RING_MOVES_MAX;
+use crate::times::BUCKETS;
 use evenkeel_placement::ring::{GRAINS_OF_RING, SLICES_MAX};
 use evenkeel_types::map::{MIGRATIONS_MAX, NAME_LEN_MAX, SERVERS_MAX, VIRTUAL_NODES, WORKERS_MAX};
 
@@ -27,11 +28,15 @@ pub const LOAD_RPS_MAX: f64 = 1e8;
 pub const UTILIZATION_MAX: f64 = 4.0;
 
 /// Longest heartbeat in bytes: five names, a port and a load of up to 26 bytes each worker, what is
-/// new of hot keys, the loads of workers and cachelets, what there is to say of migrations, and what was counted of one ring.
+/// new of hot keys, the loads of workers and cachelets, what there is to say of migrations, what was counted of one ring, and how long
+/// a proxy's requests took.
 pub const HEARTBEAT_LEN_MAX: usize = 512 * 1024 + RING_COUNTS_LEN_MAX;
 
 /// Longest list of what was counted of a ring in bytes: for each grain five numbers, four of which have up to 16 digits.
 const RING_COUNTS_LEN_MAX: usize = (SLICES_MAX + GRAINS_OF_RING as usize) * 80;
+
+/// Longest list of counted times in bytes: numbers of up to 3 and 20 digits.
+const TIMES_LEN_MAX: usize = BUCKETS * 32;
 
 /// Longest report on a migration in bytes: five numbers of up to 20 digits with their names.
 const MIGRATION_REPORT_LEN_MAX: usize = 160;
@@ -61,6 +66,7 @@ const _: () = assert!(
             + NEWS_LOAD_BYTES_MAX
             + MIGRATIONS_MAX * MIGRATION_REPORT_LEN_MAX
             + RING_COUNTS_LEN_MAX
+            + TIMES_LEN_MAX
             + 1024
 );
 const _: () = assert!(

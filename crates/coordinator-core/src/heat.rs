@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::duration::millis;
 use crate::history::{Column, History, Rates};
 use crate::limits::{HEAT_CELLS_TOLD_MAX, HISTORY_MINUTE, HISTORY_SECOND};
+use crate::members::ServedView;
 
 /// What a heat map shows.
 #[derive(
@@ -88,6 +89,9 @@ pub struct HeatColumn {
     /// Those of them that found an item.
     #[serde(default)]
     pub hits: u64,
+    /// What applications got of proxies in the second before; of a minute its slowest second, and what was refused on average.
+    #[serde(default, flatten)]
+    pub served: ServedView,
     /// Each of [`HeatView::workers`]; absent where it was not told. Its load includes replicas of others' hot keys; of other measures it is
     /// the sum of its cachelets.
     pub workers: Vec<Option<u64>>,
@@ -173,6 +177,7 @@ fn column_view(column: &Column, rows: &[(&str, u16)], now: Instant, of: Measure)
         unix_s: column.unix_s,
         reads: whole(reads.sum()),
         hits: whole(column.hits),
+        served: column.served,
         workers: workers.into_iter().map(|told| told.map(whole)).collect(),
         cachelets: cells()
             .map(|cell| cell.map(|cell| whole(of.of(&cell.rates))))

@@ -4,6 +4,7 @@
 //! A column has what was told of each cachelet and worker at its moment. A minute's is the mean of its seconds. Both rings are bounded in
 //! columns and in cells, so that a large cluster has a shorter history and never a larger one.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use crate::cluster_loads::ServerLoad;
 use crate::limits::{
     HISTORY_CELLS_MAX, HISTORY_MINUTE, HISTORY_MINUTES, HISTORY_SECOND, HISTORY_SECONDS,
 };
+use crate::members::ServedView;
 
 /// Load, reads, writes and bytes a second: four bytes each are enough for what is drawn.
 pub(crate) type Rates = [f32; 4];
@@ -46,6 +48,8 @@ pub(crate) struct Column {
     pub(crate) cachelets: Vec<Option<Cell>>,
     /// Reads of all cachelets that found an item.
     pub(crate) hits: f32,
+    /// What applications got of proxies; of a minute its slowest second, and what was refused on average.
+    pub(crate) served: ServedView,
 }
 
 impl Column {
@@ -94,20 +98,25 @@ pub(crate) struct History {
 impl History {
     /// Whether it is time for a column.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        let last = self.seconds.columns.back();
-        last.is_none_or(|last| now.since(last.at) >= HISTORY_SECOND)
+        self.seconds.columns.is_empty() || self.since_last(now) >= HISTORY_SECOND
     }
 
-    /// Notes the loads of a cluster of this many cachelets; `name` is that of a server. O(cachelets), and once a minute that for each of its
+    /// How long ago the last column was; none where there is none.
+    pub(crate) fn since_last(&self, now: Instant) -> Duration {
+        let last = self.seconds.columns.back();
+        last.map_or(Duration::ZERO, |last| now.since(last.at))
+    }
+
+    /// Notes the loads of a cluster of this many cachelets; `name` is that of a server, and `served` what proxies have told since the column before. O(cachelets), and once a minute that for each of its
     /// seconds.
     pub(crate) fn note<'a>(
         &mut self,
         now: Now,
         cachelets: usize,
-        loads: &[ServerLoad],
+        (loads, served): (&[ServerLoad], ServedView),
         name: impl Fn(ServerId) -> &'a str,
     ) {
-        let column = self.column(now, cachelets, loads, name);
+        let column = self.column(now, cachelets, (loads, served), name);
         self.seconds.push(column, HISTORY_SECONDS);
         let began = *self.minute_began.get_or_insert(now.monotonic);
         if now.monotonic.since(began) < HISTORY_MINUTE {
@@ -125,7 +134,7 @@ impl History {
         &mut self,
         now: Now,
         cachelets: usize,
-        loads: &[ServerLoad],
+        (loads, served): (&[ServerLoad], ServedView),
         name: impl Fn(ServerId) -> &'a str,
     ) -> Column {
         let mut column = Column {
@@ -134,6 +143,7 @@ impl History {
             workers: Vec::new(),
             cachelets: vec![None; cachelets],
             hits: 0.0,
+            served,
         };
         for server in loads {
             let text = self.name(server.server, name(server.server));
@@ -203,6 +213,8 @@ fn mean(columns: &[&Column]) -> Option<Column> {
         })
     };
     let hits: f64 = columns.iter().map(|column| f64::from(column.hits)).sum();
+    let served = || columns.iter().map(|column| column.served);
+    let shed: f64 = served().map(|served| served.shed_per_s).sum();
     Some(Column {
         at: last.at,
         unix_s: last.unix_s,
@@ -215,5 +227,10 @@ fn mean(columns: &[&Column]) -> Option<Column> {
             })
             .collect(),
         hits: (hits / columns.len() as f64) as f32,
+        served: ServedView {
+            p50_us: served().filter_map(|served| served.p50_us).max(),
+            p99_us: served().filter_map(|served| served.p99_us).max(),
+            shed_per_s: shed / columns.len() as f64,
+        },
     })
 }

@@ -101,7 +101,7 @@ pub use explained::KeyExplained;
 pub use heat::{HeatColumn, HeatView, HeatWorker, Measure, Step as HeatStep, WantedHeat};
 pub use members::{
     DrainRefusal, DrainRequest, DrainView, DrainsView, Electorate, RemoveRefusal, RemovedView,
-    SavedServer, WorkerName,
+    SavedServer, ServedView, WorkerName,
 };
 pub use migrating::{
     EndedMigration, MigrationCounts, MigrationEnd, MigrationRefusal, MigrationRequest,

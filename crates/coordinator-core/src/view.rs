@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::duration::millis;
 use crate::map_draft::MapDraft;
-use crate::members::{Members, Proxy, Server};
+use crate::members::{Members, Proxy, ServedView, Server};
 use crate::placing::{Moving, Slot};
 
 /// All servers.
@@ -86,6 +86,9 @@ pub struct ProxyView {
     pub epoch: Epoch,
     /// Load of each of its threads as last reported.
     pub requests_per_second: Vec<f64>,
+    /// What applications got of it in the last second.
+    #[serde(default, flatten)]
+    pub served: ServedView,
     /// Milliseconds since its last heartbeat.
     pub silent_ms: u64,
     /// Fingerprint of the file that it works by, if it has one.
@@ -143,6 +146,7 @@ impl ProxiesView {
             up: now.since(proxy.last_heard) < silent,
             epoch: proxy.applied,
             requests_per_second: proxy.load.clone(),
+            served: proxy.served,
             silent_ms: millis(now.since(proxy.last_heard)),
             config_hash: proxy.config_hash.clone(),
         };

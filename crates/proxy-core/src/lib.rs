@@ -154,7 +154,7 @@ pub use server_list::ServerList;
 pub use slab::Key;
 pub use stats::counters::{BackendCounters, BundleCounts, ProxyStats};
 pub use stats::hot_keys::{HotKeyReport, HottestReport, HottestReports};
-pub use stats::latency::{Histogram, Latency};
+pub use stats::latency::Latency;
 pub use stats::metrics::render as render_metrics;
 pub use stats::per_route::{ROUTES_COUNTED_MAX, RouteCounters};
 pub use stats::process::{

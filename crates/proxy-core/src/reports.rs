@@ -11,6 +11,7 @@ use crate::stats::per_route::ROUTES_COUNTED_MAX;
 use crate::stats::process::{BackendStats, PoolStats, WorkerCounts};
 use crate::stats::route_stats::{RouteName, RouteStats};
 use crate::worker::ProxyCore;
+use evenkeel_control::times::Histogram;
 use evenkeel_hotkeys::plain::PlainMode;
 use evenkeel_schemes::warmth::Found;
 use evenkeel_types::{Epoch, Instant};
@@ -27,6 +28,13 @@ impl ProxyCore {
         self.counts.stats = ProxyStats::default();
         self.backends.flush_runs(&mut self.counts.routes);
         self.counts.routes.reset();
+    }
+
+    /// How long requests took since the start or the last reset, and how many were refused because of overload.
+    pub fn served(&mut self) -> (Histogram, u64) {
+        self.backends.flush_runs(&mut self.counts.routes);
+        let times = self.counts.routes.times().clone();
+        (times, self.counts.stats.requests_shed)
     }
 
     /// Everything that this worker has counted.

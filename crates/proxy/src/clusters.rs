@@ -4,19 +4,19 @@
 //! coordinator leads.
 
 use crate::control::{Control, WorkerHandle};
+use crate::load::Load;
 use evenkeel_control::bundles::{BundlePlan, BundleStep, BundleWish, FollowedBundle};
 use evenkeel_control::rings::{FollowedRing, GrainCounted, RingCounts, RingWish};
-use evenkeel_control::{FollowedPool, LoadReport, MemberKind, PoolStep};
+use evenkeel_control::times::Histogram;
+use evenkeel_control::{FollowedPool, MemberKind, PoolStep};
 use evenkeel_member::access::Access;
 use evenkeel_member::{MemberConfig, MemberEvent, MemberHandle, Report};
-use evenkeel_proxy_core::{
-    BundleUpdate, Histogram, MapSource, PlannedRing, PoolUpdate, RingCounted,
-};
+use evenkeel_proxy_core::{BundleUpdate, MapSource, PlannedRing, PoolUpdate, RingCounted};
 use evenkeel_runtime::{Clock, UsageError};
 use evenkeel_schemes::copies::Switch;
 use evenkeel_schemes::stage::Stage;
 use evenkeel_schemes::warmth::Found;
-use evenkeel_types::{BootId, Epoch, Instant};
+use evenkeel_types::{BootId, Epoch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -549,44 +549,5 @@ fn tell_step(
 ) {
     for worker in workers {
         worker.say(Control::Step(source, Arc::clone(pool), told.clone()));
-    }
-}
-
-/// Requests per second of each worker, between one report and the next.
-struct Load {
-    clock: Clock,
-    workers: Arc<[WorkerHandle]>,
-    at: Instant,
-    before: Vec<u64>,
-}
-
-impl Load {
-    fn new(clock: Clock, workers: &Arc<[WorkerHandle]>) -> Self {
-        let before = vec![0; workers.len()];
-        Load {
-            clock,
-            workers: Arc::clone(workers),
-            at: clock.now().monotonic,
-            before,
-        }
-    }
-
-    fn report(&mut self) -> LoadReport {
-        let now = self.clock.now().monotonic;
-        let seconds = now.since(self.at).as_secs_f64().max(f64::MIN_POSITIVE);
-        let counts = self.workers.iter().map(|worker| worker.gauges.requests());
-        let requests_per_second = counts
-            .zip(&mut self.before)
-            .map(|(count, before)| {
-                // `stats reset` takes counts back.
-                let since = count.saturating_sub(std::mem::replace(before, count));
-                since as f64 / seconds
-            })
-            .collect();
-        self.at = now;
-        LoadReport {
-            requests_per_second,
-            measured: None,
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! What the rest of the process says to a proxy worker, and what a worker lets the rest see.
 
+use evenkeel_control::times::Histogram;
 use evenkeel_proxy_core::{
     BackendId, MapSource, PoolUpdate, ProxyConfig, RingCounted, WorkerCounts,
 };
@@ -24,6 +25,8 @@ pub enum Control {
     CountRing(MapSource, Arc<str>, u64),
     /// What reads of a pool have found is wanted.
     CountFound(MapSource, Arc<str>),
+    /// How long requests take is wanted, and how many are refused because of overload.
+    CountServed,
     /// The configuration to work by as soon as all workers have stopped to begin requests by the former one.
     Configure(Arc<ProxyConfig>, Turnover),
     /// All have, of the configuration of this generation.
@@ -127,6 +130,8 @@ pub struct Gauges {
     epochs: Mutex<BTreeMap<MapSource, Epoch>>,
     /// Of the pools that coordinators lead.
     led: Mutex<BTreeMap<Led, LedGauges>>,
+    /// How long requests took since the start, and how many were refused because of overload, as it was asked for last.
+    served: Mutex<(Histogram, u64)>,
     /// Generation of the configuration that the worker works by.
     generation: AtomicU64,
 }
@@ -202,6 +207,17 @@ impl Gauges {
     /// The same, as it was told last; `None` before. What is not known is not nothing: all that was found since the start would count as new.
     pub fn found(&self, source: MapSource, pool: &Arc<str>) -> Option<Found> {
         self.led().get(&(source, Arc::clone(pool)))?.found
+    }
+
+    /// How long requests took since the start, and how many were refused because of overload.
+    pub fn set_served(&self, served: (Histogram, u64)) {
+        *self.served.lock().unwrap_or_else(PoisonError::into_inner) = served;
+    }
+
+    /// The same, as it was asked for last; nothing before.
+    pub fn served(&self) -> (Histogram, u64) {
+        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        served.clone()
     }
 
     /// The worker does not reach these servers, by their places in the list of this plan.

@@ -31,6 +31,7 @@ mod event_loop;
 mod explain;
 mod key_check;
 mod limits;
+mod load;
 mod looks;
 mod news;
 mod outages;

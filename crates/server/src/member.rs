@@ -109,6 +109,7 @@ pub fn join(
                     .map(|worker| worker.gauges.load())
                     .collect(),
                 measured: load_news(&reporting, memory_limit_bytes),
+                served: None,
             },
             hot_keys: hot_keys_news(&reporting),
             migrates: true,

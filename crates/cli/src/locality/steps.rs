@@ -129,7 +129,7 @@ fn waits_for_file(seen: &Seen<'_>) -> Option<String> {
 mod tests {
     use super::*;
     use evenkeel_control::bundles::BundleWish;
-    use evenkeel_coordinator_core::{BundleWishView, FollowerView};
+    use evenkeel_coordinator_core::{BundleWishView, FollowerView, ServedView};
     use evenkeel_types::{BootId, Epoch};
 
     fn proxies(digests: &[&str]) -> ProxiesView {
@@ -142,6 +142,7 @@ mod tests {
             up: true,
             epoch: Epoch(0),
             requests_per_second: vec![],
+            served: ServedView::default(),
             silent_ms: 0,
             config_hash: Some((*digest).to_owned()),
         };

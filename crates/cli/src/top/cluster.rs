@@ -27,6 +27,11 @@ pub struct ProxyLine {
     pub name: String,
     pub is_up: bool,
     pub requests_per_second: f64,
+    /// What its requests took in the last second, in milliseconds: half of them no longer, and 99 %.
+    pub p50_ms: Option<f64>,
+    pub p99_ms: Option<f64>,
+    /// Requests that it refused in the last second because a server has too much to do.
+    pub shed_per_second: f64,
     pub silent_seconds: f64,
 }
 
@@ -90,10 +95,14 @@ impl Cluster {
 }
 
 fn proxies(seen: &Snapshot) -> Vec<ProxyLine> {
+    let ms = |us: u64| us as f64 / 1e3;
     let proxies = seen.proxies.proxies.iter().map(|proxy| ProxyLine {
         name: proxy.name.clone(),
         is_up: proxy.up,
         requests_per_second: proxy.requests_per_second.iter().sum(),
+        p50_ms: proxy.served.p50_us.map(ms),
+        p99_ms: proxy.served.p99_us.map(ms),
+        shed_per_second: proxy.served.shed_per_s,
         silent_seconds: proxy.silent_ms as f64 / 1e3,
     });
     proxies.collect()
@@ -186,6 +195,9 @@ pub mod tests {
                 name: "proxy-1".into(),
                 is_up: false,
                 requests_per_second: 0.0,
+                p50_ms: Some(0.25),
+                p99_ms: Some(3.25),
+                shed_per_second: 12.0,
                 silent_seconds: 7.0,
             }],
             plans: vec!["mode observe, loads: nobody is overloaded".into()],

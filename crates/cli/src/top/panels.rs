@@ -33,7 +33,13 @@ pub fn help() -> Paragraph<'static> {
     Paragraph::new(HELP).block(Block::bordered().title("help"))
 }
 
-const PROXY_COLUMNS: [(&str, u16); 3] = [("proxy", 24), ("state", 12), ("requests/s", 10)];
+const PROXY_COLUMNS: [(&str, u16); 5] = [
+    ("proxy", 12),
+    ("state", 11),
+    ("requests/s", 10),
+    ("p99 ms", 6),
+    ("shed/s", 6),
+];
 
 /// The proxies of the cluster.
 pub fn proxies(cluster: Option<&Cluster>) -> Table<'static> {
@@ -52,7 +58,14 @@ pub fn proxies(cluster: Option<&Cluster>) -> Table<'static> {
                 Style::new().fg(Color::Red),
             ),
         };
-        let cells = [proxy.name.clone(), state, count(proxy.requests_per_second)];
+        let p99 = proxy.p99_ms.map(|ms| format!("{ms:.1}"));
+        let cells = [
+            proxy.name.clone(),
+            state,
+            count(proxy.requests_per_second),
+            p99.unwrap_or_else(|| "-".to_owned()),
+            count(proxy.shed_per_second),
+        ];
         Row::new(cells.map(Cell::from)).style(style)
     });
     table(title.to_owned(), &PROXY_COLUMNS, rows.collect())

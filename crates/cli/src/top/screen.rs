@@ -301,6 +301,7 @@ mod tests {
                 "▁█",
                 "proxy-1",
                 "silent 7 s",
+                "3.2",
                 "12 s server fenced: s9, 32 cachelets",
                 "14 % busy",
                 "s by load",

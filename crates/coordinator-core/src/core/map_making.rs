@@ -26,9 +26,10 @@ impl CoordinatorCore {
         self.revision += u64::from(self.changes.take_news());
         if self.history.is_due(at) {
             let loads = self.server_loads(at);
+            let served = self.members.take_served(self.history.since_last(at));
             let name = |server| self.members.server(server).entry.name.as_str();
             self.history
-                .note(now, self.draft.slots().len(), &loads, name);
+                .note(now, self.draft.slots().len(), (&loads, served), name);
         }
         self.place(at);
         self.plans.handle_ends(at, self.migrations.take_ends());

@@ -7,10 +7,12 @@ mod fence;
 mod fencing;
 mod names;
 mod saved;
+mod served;
 mod server;
 mod silence;
 mod worker_name;
 
+use core::mem;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +25,7 @@ use crate::limits;
 use crate::map_draft::MapDraft;
 use electorates::Electorates;
 use names::Joins;
+use served::ServedSince;
 use server::entry_of;
 
 pub(crate) use drain::Drain;
@@ -30,6 +33,7 @@ pub use drain::{DrainRefusal, DrainRequest, DrainView, DrainsView};
 pub use electorates::Electorate;
 pub use names::{RemoveRefusal, RemovedView};
 pub use saved::SavedServer;
+pub use served::ServedView;
 pub(crate) use server::{Proxy, Server};
 pub use worker_name::WorkerName;
 
@@ -83,7 +87,7 @@ impl Members {
     /// Those of this coordinator, from before it took a map over, are members on.
     pub(crate) fn inherit(&mut self, before: &mut Members) {
         self.began = before.began;
-        self.proxies = core::mem::take(&mut before.proxies);
+        self.proxies = mem::take(&mut before.proxies);
     }
 
     /// What is to be saved of servers.
@@ -374,13 +378,26 @@ impl Members {
             return Err(Refusal::TooManyProxies);
         }
         if !heartbeat.leaves {
-            let proxy = Proxy::new(now, heartbeat);
+            let before = self.proxies.remove(&heartbeat.name);
+            let before = before.filter(|before| before.boot == heartbeat.boot);
+            let proxy = Proxy::new(now, heartbeat, before);
             self.proxies.insert(heartbeat.name.clone(), proxy);
         } else if known == Some(heartbeat.boot) {
             // Another process may have taken its name already.
             self.proxies.remove(&heartbeat.name);
         }
         Ok(())
+    }
+
+    /// What all proxies have told since this was last asked, which is this long ago. O(proxies).
+    pub(crate) fn take_served(&mut self, time: Duration) -> ServedView {
+        let mut all = ServedSince::default();
+        for proxy in self.proxies.values_mut() {
+            let since = mem::take(&mut proxy.served_since);
+            proxy.served = since.view(time);
+            all.add(&since);
+        }
+        all.view(time)
     }
 
     /// An operator says that the process of a proxy has ended: it is forgotten.

@@ -6,6 +6,7 @@ use evenkeel_types::{BootId, Epoch, Instant, ServerId};
 
 use super::drain::Drain;
 use super::fence::Fence;
+use super::served::{ServedSince, ServedView};
 
 /// A server that has registered.
 #[derive(Debug)]
@@ -92,10 +93,20 @@ pub(crate) struct Proxy {
     pub(crate) config_hash: Option<String>,
     pub(crate) last_heard: Instant,
     pub(crate) load: Vec<f64>,
+    /// What was told since the last column of the history.
+    pub(crate) served_since: ServedSince,
+    /// What had been told at the last column.
+    pub(crate) served: ServedView,
 }
 
 impl Proxy {
-    pub(crate) fn new(now: Instant, heartbeat: &Heartbeat) -> Self {
+    /// `before` is what was known of this life.
+    pub(crate) fn new(now: Instant, heartbeat: &Heartbeat, before: Option<Proxy>) -> Self {
+        let (mut served_since, served) =
+            before.map_or_else(Default::default, |it| (it.served_since, it.served));
+        if let Some(told) = &heartbeat.load.served {
+            served_since.add(&told.into());
+        }
         Proxy {
             boot: heartbeat.boot,
             host: heartbeat.host.clone(),
@@ -105,6 +116,8 @@ impl Proxy {
             config_hash: heartbeat.config_hash.clone(),
             last_heard: now,
             load: heartbeat.load.requests_per_second.clone(),
+            served_since,
+            served,
         }
     }
 }

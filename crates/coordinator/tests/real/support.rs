@@ -124,6 +124,7 @@ impl Member {
                 load: LoadReport {
                     requests_per_second: load.clone(),
                     measured: None,
+                    served: None,
                 },
                 hot_keys: None,
                 migrates: false,

@@ -2,8 +2,8 @@
 
 use crate::ring::PlannedRing;
 use crate::stats::counters::Tally;
-use crate::stats::latency::Histogram;
 use evenkeel_control::rings::GrainCounted;
+use evenkeel_control::times::Histogram;
 use evenkeel_types::Instant;
 use std::sync::Arc;
 

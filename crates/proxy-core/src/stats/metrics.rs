@@ -3,13 +3,14 @@
 //! the times, and those of each pool (`pool_metrics.rs`).
 
 use crate::stats::counters::{BackendCounters, ProxyStats};
-use crate::stats::latency::{Histogram, Latency, TIMES};
+use crate::stats::latency::{Latency, TIMES};
 use crate::stats::per_route::RouteCounters;
 use crate::stats::process::{BackendStats, ProcessFacts, ProcessStats, REPLICA_LEASE_AGE, servers};
 use crate::stats::route_stats::RouteStats;
 use crate::stats::{locality, pool_metrics};
 use evenkeel_control::exposition::{Labels, Text, seconds};
 use evenkeel_control::families;
+use evenkeel_control::times::Histogram;
 
 /// What the names of metrics begin with: of the proxy, of its servers, of its routes.
 pub(crate) const PREFIX: &str = "evenkeel_proxy_";

@@ -12,6 +12,7 @@ use crate::ids::RouteId;
 use crate::routes::{Commands, RouteConfig};
 use crate::stats::counters::{ProxyStats, Tally};
 use crate::stats::latency::{Latency, Run, Spots};
+use evenkeel_control::times::Histogram;
 use evenkeel_types::counters;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -53,6 +54,8 @@ pub(crate) struct PerRoute {
     counters: Vec<RouteCounters>,
     /// By number.
     latencies: Vec<Latency>,
+    /// Of all routes: from when requests were asked to when they were answered.
+    times: Histogram,
     /// By number; `None` where a number is free. The first two are nobody's.
     identities: Vec<Option<Identity>>,
 }
@@ -63,6 +66,7 @@ impl Default for PerRoute {
         PerRoute {
             counters: vec![RouteCounters::default(); fixed],
             latencies: vec![Latency::default(); fixed],
+            times: Histogram::default(),
             identities: vec![None; fixed],
         }
     }
@@ -131,6 +135,12 @@ impl PerRoute {
             counters.request_bytes += run.bytes();
             latency.record(spots);
         }
+        self.times.record(spots.whole, spots.count);
+    }
+
+    /// How long requests of all routes took, from when they were asked to when they were answered.
+    pub fn times(&self) -> &Histogram {
+        &self.times
     }
 
     /// The number of the route at this position of the configuration that leads to a pool, or denies: its
@@ -184,6 +194,7 @@ impl PerRoute {
     pub fn reset(&mut self) {
         self.counters.fill(RouteCounters::default());
         self.latencies.fill(Latency::default());
+        self.times = Histogram::default();
     }
 }
 

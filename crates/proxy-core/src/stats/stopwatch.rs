@@ -148,8 +148,8 @@ impl Stopwatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::latency::Spot;
     use core::time::Duration;
+    use evenkeel_control::times::Spot;
 
     /// A request of 5 bytes.
     fn request(asked: Option<Instant>, end: u64) -> Finished {

@@ -43,6 +43,7 @@ impl Worker {
                         self.parts.gauges.set_found(source, pool, found);
                     }
                 }
+                Control::CountServed => self.parts.gauges.set_served(self.parts.core.served()),
                 Control::Configure(config, turnover) => self.prepare(now, config, &turnover),
                 Control::TurnOver(generation) => {
                     let prepared = self.prepared.as_ref();

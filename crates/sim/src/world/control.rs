@@ -121,6 +121,7 @@ impl World {
                 load: LoadReport {
                     requests_per_second: loads,
                     measured: Some(LoadNews::of(measured.collect(), limit_bytes as u64)),
+                    served: None,
                 },
                 ..about(
                     MemberKind::Server,

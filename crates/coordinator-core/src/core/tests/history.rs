@@ -3,6 +3,8 @@
 use super::*;
 use evenkeel_balance::cachelet_load::{CacheletLoad, WorkerLoad};
 use evenkeel_control::loads::LeftOut;
+use evenkeel_control::times::Histogram;
+use evenkeel_control::{LoadReport, Served};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -11,6 +13,7 @@ use crate::history::History;
 use crate::limits::{
     HEAT_CELLS_TOLD_MAX, HISTORY_CELLS_MAX, HISTORY_MINUTES, HISTORY_SECOND, HISTORY_SECONDS,
 };
+use crate::members::ServedView;
 
 const CACHELETS: u16 = 6;
 
@@ -138,7 +141,12 @@ fn seconds_and_minutes_are_what_a_twin_makes_of_all_that_was_told() {
             assert!(history.is_due(now.monotonic));
             let servers = (random.next_u64() % 4) as u16;
             let loads = loads(&mut random, servers);
-            history.note(now, usize::from(CACHELETS), &loads, name);
+            history.note(
+                now,
+                usize::from(CACHELETS),
+                (&loads, ServedView::default()),
+                name,
+            );
             twin.0.push((now, loads));
             if twin.0.len() == 1 {
                 began = (now.monotonic, 1);
@@ -196,7 +204,7 @@ fn each_measure_of_a_worker_is_the_sum_of_its_cachelets_but_load_counts_replicas
         unix: 77,
     };
     let mut history = History::default();
-    history.note(now, 3, &[load], name);
+    history.note(now, 3, (&[load], ServedView::default()), name);
     let told = Measure::ALL.map(|of| {
         let view = HeatView::of(&history, now.monotonic, wanted(of, Step::Second));
         let column = &view.columns[0];
@@ -227,7 +235,7 @@ fn both_rings_end_at_their_limits() {
             monotonic: Instant::from_millis(1_000 * seconds),
             unix: seconds as u32,
         };
-        history.note(now, cachelets, &[], name);
+        history.note(now, cachelets, (&[], ServedView::default()), name);
     };
     let few = HISTORY_CELLS_MAX / HISTORY_SECONDS;
     let day = 60 * HISTORY_MINUTES as u64;
@@ -260,8 +268,8 @@ fn a_server_keeps_its_name_in_columns_that_it_outlives_its_id_in() {
         unix: 0,
     };
     let loads = loads(&mut random, 1);
-    history.note(now(1), 1, &loads, |_| "old");
-    history.note(now(2), 1, &loads, |_| "new");
+    history.note(now(1), 1, (&loads, ServedView::default()), |_| "old");
+    history.note(now(2), 1, (&loads, ServedView::default()), |_| "new");
     let view = HeatView::of(
         &history,
         now(2).monotonic,
@@ -270,4 +278,44 @@ fn a_server_keeps_its_name_in_columns_that_it_outlives_its_id_in() {
     let names: Vec<&str> = view.workers.iter().map(|it| &*it.server).collect();
     assert_eq!(names, ["new", "new", "old", "old"]);
     assert!(view.columns[0].workers[..2].iter().all(Option::is_none));
+}
+
+#[test]
+fn a_second_has_what_all_proxies_told_in_it_and_a_minute_its_slowest_second() {
+    let mut world = World::new(1);
+    let told = |name: &str, times: &[(u8, u64)], shed| Heartbeat {
+        load: LoadReport {
+            served: Some(Served {
+                times: times.to_vec(),
+                shed,
+            }),
+            ..LoadReport::default()
+        },
+        ..proxy(name)
+    };
+    let wanted = |step| wanted(Measure::Load, step);
+    // The first column.
+    world.sleep(1000);
+    for second in 0..=60 {
+        // Told twice in a second, by the one of two that is slow once in a minute.
+        let slow = if second == 7 { 40 } else { 2 };
+        world.send(&told("a", &[(1, 90)], 0)).unwrap();
+        world.send(&told("b", &[(slow, 3)], 4)).unwrap();
+        world.send(&told("b", &[(slow, 2)], 6)).unwrap();
+        world.sleep(1000);
+        let now = world.now.monotonic;
+        let heat = world.core.heat(now, wanted(Step::Second));
+        let served = heat.columns.last().expect("a second is over").served;
+        let expected = Histogram::of_counted(&[(slow, 1)]).quantile_us(1.0);
+        assert_eq!((served.p50_us, served.p99_us), (Some(1), Some(expected)));
+        let proxies = world.core.proxies(now).proxies;
+        let p50 = [&proxies[0], &proxies[1]].map(|it| it.served.p50_us);
+        assert_eq!(p50, [Some(1), Some(expected)]);
+        assert!((served.shed_per_s - proxies[1].served.shed_per_s).abs() < 1e-9);
+    }
+    let now = world.now.monotonic;
+    let minute = world.core.heat(now, wanted(Step::Minute)).columns[0].served;
+    let slowest = Histogram::of_counted(&[(40, 1)]).quantile_us(1.0);
+    assert_eq!((minute.p50_us, minute.p99_us), (Some(1), Some(slowest)));
+    assert!((9.0..=10.0).contains(&minute.shed_per_s), "{minute:?}");
 }

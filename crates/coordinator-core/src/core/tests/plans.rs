@@ -121,6 +121,7 @@ impl Cluster {
                 load: LoadReport {
                     requests_per_second: Vec::new(),
                     measured: Some(self.news(&map, me)),
+                    served: None,
                 },
                 ..self.members[i].clone()
             };

@@ -348,6 +348,7 @@ impl Members {
             load: LoadReport {
                 requests_per_second: loads.iter().map(WorkerLoad::undiverted_load).collect(),
                 measured: Some(LoadNews::of(loads.clone(), self.memory_bytes)),
+                served: None,
             },
             hot_keys: None,
             migrates: true,
