@@ -105,7 +105,7 @@ impl Histogram {
         let rank = ((self.count() as f64 * part).ceil() as u64).max(1);
         let mut seen = 0;
         for (index, count) in self.counts.iter().enumerate() {
-            seen += count;
+            seen = count.saturating_add(seen);
             if seen >= rank {
                 return last_of(index);
             }
@@ -230,5 +230,8 @@ mod tests {
         assert_eq!(none.count(), 0);
         let many = Histogram::of_counted(&[(1, u64::MAX), (1, 1), (2, 1)]);
         assert_eq!(many.quantile_us(0.99), 1);
+        let half = u64::MAX / 2 + 1;
+        let most = Histogram::of_counted(&[(1, half), (2, half), (3, half)]);
+        assert_eq!((most.quantile_us(0.5), most.quantile_us(1.0)), (1, 2));
     }
 }

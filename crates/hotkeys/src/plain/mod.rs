@@ -331,7 +331,7 @@ impl PlainHotKeys {
         if !self.filter.may_hold(hash) {
             return Plan::Untracked;
         }
-        let lease = self.config.lease - self.config.lease / LEASE_MARGIN_DIVISOR;
+        let lease = self.lease();
         let Some(entry) = self.entry(hash, key) else {
             return Plan::Untracked;
         };
@@ -357,8 +357,13 @@ impl PlainHotKeys {
     /// lasts. O(log keys).
     pub fn joins_asked_after(&self, now: Instant, hash: KeyHash) -> Instant {
         let wrote_at = self.at(hash).map(|at| self.entries[at].wrote_at);
-        let lease = self.config.lease - self.config.lease / LEASE_MARGIN_DIVISOR;
-        (now - lease).max(wrote_at.unwrap_or(Instant(0)))
+        (now - self.lease()).max(wrote_at.unwrap_or(Instant(0)))
+    }
+
+    /// How long an answer of the home stands for it.
+    #[inline]
+    fn lease(&self) -> Duration {
+        self.config.lease - self.config.lease / LEASE_MARGIN_DIVISOR
     }
 
     /// The replica to ask for, and the position of its server, when a read is to go to the copy of
@@ -469,7 +474,7 @@ impl PlainHotKeys {
             return next;
         };
         let content = told.content;
-        // What this worker has just written, nobody else can have stored but one that read it since.
+        // Nobody but a worker that has read it since can have stored what this one has just written.
         let unlooked = match mem::take(&mut entry.is_own) {
             true => CopyState::Missing,
             false => CopyState::Unknown,

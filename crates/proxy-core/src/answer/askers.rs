@@ -22,7 +22,7 @@ pub(crate) fn for_each_asker<'r>(
     let backend = core.backends.get_mut(id).ok_or(Unfit)?;
     let (_, request) = backend.awaited().ok_or(Unfit)?;
     let tag = request.tag;
-    // Nobody can join it any more, who asks because of what is shown now.
+    // Who asks because of what is shown now cannot join it any more.
     let mut others = match mem::replace(&mut request.progress, Progress::Answered) {
         Progress::Shared(others) => *others,
         _ => Others::new(),

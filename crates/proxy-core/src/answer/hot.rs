@@ -97,7 +97,7 @@ fn deliver_hot_for(
     let Some((_, mut ticket)) = slot.ticket.take() else {
         return Ok(());
     };
-    // One who joined what was under way asked after that was sent. When that was is not known if the request timeout has changed since.
+    // The answer counts from when the first was asked, also for those who joined later. That is unknown if the request timeout has changed since.
     if let Some(asked) = asked {
         ticket.shares(asked);
     }
@@ -127,7 +127,6 @@ fn deliver_hot_for(
     let fill = (has_fill && !tag.is_replica).then(|| key.to_vec());
     core.counts.stats.replica_hits += u64::from(tag.is_replica && matches!(answer, Answer::Hit(_)));
     client.saw_answer(raw.len());
-    let is_front = client.is_front(tag.slot);
     if tag.is_replica && answer == Answer::Failed {
         // What a copy says that does not count is shown to nobody. The home is asked at once: reads that waited for their turn with that
         // would ask it one after the other.
@@ -144,6 +143,7 @@ fn deliver_hot_for(
         ask_home(core, now, question, answer);
         return Ok(());
     }
+    let is_front = client.is_front(tag.slot);
     let mut may_show = is_front && !show::is_error(reply);
     let mut ticket = Some(ticket);
     if may_show

@@ -46,7 +46,7 @@ counters! {
             limits_refused => counter, "Multi-gets refused because their limit was none, or for more keys than a limit may be for.";
             requests_moved => counter, "Requests put to another worker because their key had moved.";
             hosts_learnt => counter, "Cachelets that were found at another worker of their server.";
-            gets_collapsed => counter, "Gets that joined an identical one which waited to be sent, or of a hot key was under way.";
+            gets_collapsed => counter, "Gets that joined an identical one that waited to be sent or, of a hot key before plain servers, was under way.";
             requests_resent => counter, "Requests sent again because a connection was lost that had not answered them.";
             requests_parked => counter, "Requests that waited for a newer map.";
             flushes_repeated => counter, "Rounds of `flush_all` beyond the first: servers went by a newer map.";

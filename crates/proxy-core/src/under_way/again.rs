@@ -178,15 +178,14 @@ fn ask_plain_home(core: &mut ProxyCore, now: Instant, mut question: Question) {
         Sent::take_name(&mut question.bytes);
     }
     let home = plain_home(core, now, &question);
-    let joins = question.tag.ask == Ask::Hot;
-    question.tag.shared_by = home
-        .as_ref()
-        .ok()
-        .and_then(|(_, hash)| hash.filter(|_| joins));
+    question.tag.shared_by = match (question.tag.ask, &home) {
+        (Ask::Hot, Ok((_, hash))) => *hash,
+        _ => None,
+    };
     ask_again(core, now, question, home.map(|(home, _)| home));
 }
 
-/// Where the key of a read is in a plain pool, and by which hash, unless it is elsewhere for now.
+/// Where the key of a read is in a plain pool, and by which hash: by none while its server is out of use and another stands in for it.
 fn plain_home(
     core: &mut ProxyCore,
     now: Instant,
