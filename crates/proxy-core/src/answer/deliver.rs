@@ -10,6 +10,7 @@ use crate::answer::askers::for_each_asker;
 use crate::answer::copies::filled;
 use crate::answer::done::done;
 use crate::answer::front::show_front;
+use crate::answer::hot::at_home;
 use crate::answer::mg::answer_of_mg;
 use crate::client::{Answered, HeldRead, State};
 use crate::composed::sent_key;
@@ -275,6 +276,18 @@ fn show_or_keep(
         bytes: question.to_vec(),
         progress: Progress::Nothing,
     };
+    let is_useless = !is_aware && tag.is_replica && answer == Answer::Failed;
+    if let Some(pool) = pool.as_deref_mut().filter(|_| is_useless)
+        && let Some(ticket) = ticket.take()
+    {
+        let again = at_home(&mut pool.leases, now, era, &tag, ticket);
+        if let Some(slot) = client.slot(tag.slot) {
+            slot.ticket = Some((tag.pool, again));
+        }
+        let question = asked();
+        ask_home(core, now, question, answer);
+        return Ok(());
+    }
     if client.is_front(tag.slot) {
         let verdict = match (ticket, pool) {
             (Some(ticket), Some(pool)) => pool.leases.release(now, era, ticket, answer),

@@ -16,10 +16,10 @@ use crate::show::kinds::Show;
 use crate::stats::counters::Tally;
 use crate::under_way::again::ask_home;
 use crate::worker::ProxyCore;
-use evenkeel_hotkeys::client::{Answer, Verdict};
+use evenkeel_hotkeys::client::{Answer, ClientLeases, ReadTicket, Verdict};
 use evenkeel_hotkeys::plain::NAME_PREFIX_LEN;
 use evenkeel_protocol::{Reply, Value};
-use evenkeel_types::{Instant, Version};
+use evenkeel_types::{Epoch, Instant, Version};
 
 /// A part of the answer to a read of one hot key.
 pub(crate) fn hot_reply(
@@ -128,10 +128,7 @@ fn deliver_hot_for(
     core.counts.stats.replica_hits += u64::from(tag.is_replica && matches!(answer, Answer::Hit(_)));
     client.saw_answer(raw.len());
     if tag.is_replica && answer == Answer::Failed {
-        // What a copy says that does not count is shown to nobody. The home is asked at once: reads that waited for their turn with that
-        // would ask it one after the other.
-        let again = leases.home_read(now, era, (tag.hash, tag.client.connection()));
-        leases.abandon(now, ticket);
+        let again = at_home(leases, now, era, &tag, ticket);
         if let Some(slot) = client.slot(tag.slot) {
             slot.ticket = Some((tag.pool, again));
         }
@@ -207,6 +204,20 @@ fn deliver_hot_for(
         fill_copies(core, now, tag.pool, &key, value.flags, value.data);
     }
     Ok(())
+}
+
+/// What a copy says that does not count is shown to nobody. The home is asked at once, as by a read that begins now: reads that waited for their
+/// turn with that would ask it one after the other.
+pub(crate) fn at_home(
+    leases: &mut ClientLeases,
+    now: Instant,
+    era: Epoch,
+    tag: &Tag,
+    ticket: ReadTicket,
+) -> ReadTicket {
+    let again = leases.home_read(now, era, (tag.hash, tag.client.connection()));
+    leases.abandon(now, ticket);
+    again
 }
 
 /// What the application gets to see of a key.

@@ -257,3 +257,43 @@ fn where_a_server_is_out_of_use_nobody_sees_a_unique_that_was_not_asked_for() {
         assert!(matches!(line, Some("VALUE hot 0 1" | "END")), "{answer}");
     }
 }
+
+#[test]
+fn the_home_is_asked_once_a_copy_has_nothing_to_say_whatever_the_connection_waits_for() {
+    for request in ["get hot\r\n", "mg hot v\r\n"] {
+        let mut plain = Plain::new(PlainMode::On, |_| {});
+        let client = plain.world.client();
+        plain.ask(client, "set hot 0 0 1\r\nv\r\n");
+        let home = plain.home("hot");
+        let slow = PORTS.into_iter().find(|port| *port != home).expect("four");
+        let mut names = (0..).map(|n| format!("cold{n}"));
+        let cold = names.find(|name| {
+            plain.ask(client, &format!("set {name} 0 0 1\r\nc\r\n"));
+            plain.home(name) == slow
+        });
+        let cold = cold.expect("there are enough");
+        let clients = heat_by(&mut plain, request.as_bytes());
+        for items in plain.items.values_mut() {
+            items.retain(|name, _| !name.starts_with('\u{1}'));
+        }
+        plain.gets.clear();
+        let before = plain.world.core.stats().reads_asked_again;
+        for &client in &clients {
+            let line = format!("get {cold}\r\n{request}");
+            plain.world.send(client, line);
+        }
+        let others = PORTS.into_iter().filter(|port| *port != slow);
+        let others: Vec<u16> = others.collect();
+        while others.iter().any(|&port| plain.serve_one(port)) {}
+        let copies = others.iter().filter(|port| **port != home);
+        let asked: u32 = copies.map(|port| plain.gets.get(port).unwrap_or(&0)).sum();
+        let again = plain.world.core.stats().reads_asked_again - before;
+        assert!(asked > 0, "{request}: {:?}", plain.gets);
+        assert_eq!(again, u64::from(asked), "{request}");
+        plain.serve();
+        for &client in &clients {
+            let answer = plain.world.received(client);
+            assert!(answer.contains("\r\nv\r\n"), "{request}: {answer}");
+        }
+    }
+}
