@@ -48,7 +48,7 @@ fn start(folder: &Path) -> Site {
         .collect();
     let text = format!(
         "{racks}[proxy]\nrack = \"r0\"\nprofile = \"main.profile\"\nprofile_full = true\nprofile_key = \"page\"\n\
-         [pools.main]\nservers = [{}]\nrequest_timeout = \"50s\"\n",
+         [pools.main]\nservers = [{}]\nrequest_timeout = \"50s\"\nconnect_timeout = \"30s\"\n",
         servers.join(", ")
     );
     let path = folder.join("proxy.toml");

@@ -42,7 +42,7 @@ impl Site {
             .collect();
         let text = format!(
             "{racks}[proxy]\n# One in each rack.\nthreads = 1\nprofile_key = \"page\"\n[pools.main]\nservers = [{}]\n\
-             architecture = \"sds\"\nrequest_timeout = \"50s\"\n",
+             architecture = \"sds\"\nrequest_timeout = \"50s\"\nconnect_timeout = \"30s\"\n",
             servers.join(", ")
         );
         fs::write(folder.path().join("proxy.toml"), text).expect("room");

@@ -135,7 +135,6 @@ fn mutant(text: &str) -> Result<Fault, String> {
         .ok_or_else(|| format!("there are {}", names().join(", ")))
 }
 
-/// Says what went wrong with `evenkeel sim COMMAND`, and with which exit code it ends.
 /// Prints a report. A reader that has read enough (`head`) is no failure.
 fn print_line(text: &str) -> io::Result<()> {
     match writeln!(io::stdout(), "{text}") {
@@ -144,6 +143,7 @@ fn print_line(text: &str) -> io::Result<()> {
     }
 }
 
+/// Says what went wrong with `evenkeel sim COMMAND`. Gives the exit code with which it ends.
 fn report_error(command: &str, error: &anyhow::Error) -> u8 {
     eprintln!("evenkeel sim {command}: {error:#}");
     EXIT_FAILED
