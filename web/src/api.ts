@@ -142,6 +142,29 @@ export interface SettingsEvent {
   to: unknown;
 }
 
+/** How the number of servers of a pool, or of the cluster, follows what is measured. */
+export interface Scale {
+  pool: string;
+  settings: { mode: string; min: number; max: number };
+  phase: ScalePhase;
+  why: string;
+  servers: number;
+  wanted: number;
+}
+
+export interface ScalePhase {
+  is: string;
+  /** The server that it is about. */
+  name?: string;
+}
+
+export interface ScaleEvent {
+  unix_s: number;
+  pool: string;
+  phase: ScalePhase;
+  why: string;
+}
+
 export interface HeatColumn {
   unix_s: number;
   reads: number;
@@ -192,6 +215,8 @@ export interface Snapshot {
     plans: Plan[];
   };
   drains: { server: string }[];
+  scale: Scale[];
+  scale_events: ScaleEvent[];
   heat: Heat[];
 }
 
@@ -226,8 +251,12 @@ export async function get<T>(path: string): Promise<T> {
   return (await (await call(path)).json()) as T;
 }
 
-export async function approve(plan: number): Promise<void> {
+export async function approvePlan(plan: number): Promise<void> {
   await call(`/api/v1/plans/${plan}/approve`, 'POST');
+}
+
+export async function approveScale(pool: string): Promise<void> {
+  await call(`/api/v1/scale/${encodeURIComponent(pool)}/approve`, 'POST');
 }
 
 /** Longest silence of a stream that says something each second. */

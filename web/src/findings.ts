@@ -1,6 +1,6 @@
 // What is wrong, in sentences. A pure function of a snapshot.
 
-import type { HotKey, Snapshot, Spread, Worker } from './api.ts';
+import type { HotKey, Scale, Snapshot, Spread, Worker } from './api.ts';
 import { clock, count, counted, duration, percent, times } from './format.ts';
 import type { History } from './history.ts';
 
@@ -32,7 +32,7 @@ const LEVELS: Level[] = ['bad', 'warn', 'note', 'good'];
 
 /** The worst first, with since when as far as the history says. Never empty. */
 export function findings(seen: Snapshot, history: History | null): Finding[] {
-  const found = [...members(seen), ...workers(seen, history), ...keys(seen), ...plans(seen), ...hits(seen)];
+  const found = [...members(seen), ...workers(seen, history), ...keys(seen), ...plans(seen), ...scales(seen), ...hits(seen)];
   if (!found.some((it) => it.level === 'bad' || it.level === 'warn')) found.push(good(seen));
   return found.sort((a, b) => LEVELS.indexOf(a.level) - LEVELS.indexOf(b.level));
 }
@@ -183,6 +183,18 @@ function plans(seen: Snapshot): Finding[] {
     found.push({ level: 'bad', text: `The whole cluster is hot: only ${many} would help.` });
   }
   return found;
+}
+
+/** Whether autoscaling asks somebody whether it may. */
+export const asksToScale = (scale: Scale): boolean => scale.settings.mode === 'approve' && scale.why.includes('waits for approval');
+
+function scales(seen: Snapshot): Finding[] {
+  const underWay = ['starting', 'joining', 'draining', 'stopping'];
+  return seen.scale.flatMap((scale): Finding[] => {
+    if (asksToScale(scale)) return [{ level: 'warn', text: `Autoscaling of ${scale.pool}: ${scale.why}.` }];
+    if (!underWay.includes(scale.phase.is)) return [];
+    return [{ level: 'note', text: `${scale.pool} goes from ${counted(scale.servers, 'server')} to ${scale.wanted}: ${scale.why}.` }];
+  });
 }
 
 function hits(seen: Snapshot): Finding[] {

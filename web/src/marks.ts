@@ -1,10 +1,10 @@
 // What happened, as marks on the time axis and lines of a list.
 
-import type { HotKeyEvent, MapEvent, Plan, SettingsEvent, Snapshot } from './api.ts';
+import type { HotKeyEvent, MapEvent, Plan, ScaleEvent, SettingsEvent, Snapshot } from './api.ts';
 import { counted, percent, times } from './format.ts';
 import { maxOverMean } from './findings.ts';
 
-export type Kind = 'key' | 'move' | 'join' | 'death' | 'setting' | 'plan';
+export type Kind = 'key' | 'move' | 'join' | 'death' | 'setting' | 'plan' | 'scale';
 
 export interface Mark {
   /** The same event has the same name however often it is told; its time is told by age, which wavers. */
@@ -22,6 +22,7 @@ export const SIGNS: Record<Kind, { sign: string; what: string }> = {
   death: { sign: '✕', what: 'death' },
   setting: { sign: '◆', what: 'setting' },
   plan: { sign: '▣', what: 'plan' },
+  scale: { sign: '↕', what: 'autoscaling' },
 };
 
 /** Marks that are kept: as many events of a kind as the coordinator keeps. */
@@ -56,6 +57,7 @@ export function marksOf(seen: Snapshot): Mark[] {
     ...seen.hot_key_events.flatMap(ofKey),
     ...seen.settings_events.map(ofSetting),
     ...seen.plans.plans.flatMap(ofPlan),
+    ...seen.scale_events.map(ofScale),
   ];
 }
 
@@ -100,6 +102,12 @@ function ofSetting(event: SettingsEvent): Mark {
   const say = (value: unknown) => (value === null || value === undefined ? 'default' : String(value));
   const text = `${event.name}: ${say(event.from)} → ${say(event.to)}`;
   return { id: `${event.unix_s} ${text}`, unix_s: event.unix_s, kind: 'setting', text };
+}
+
+export function ofScale(event: ScaleEvent): Mark {
+  const { pool, phase, unix_s } = event;
+  const text = `${pool}: ${phase.is} ${phase.name ?? ''}: ${event.why}`.replace(' :', ':');
+  return { id: `${unix_s} ${text}`, unix_s, kind: 'scale', text };
 }
 
 function ofPlan(plan: Plan): Mark[] {

@@ -2,15 +2,15 @@
 
 import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { type Heat, type HotKeyEvent, type MapEvent, type Measure, type Snapshot, TokenWanted, follow, get, keepToken } from './api.ts';
+import { type Heat, type HotKeyEvent, type MapEvent, type Measure, type ScaleEvent, type Snapshot, TokenWanted, follow, get, keepToken } from './api.ts';
 import { Curves } from './curves.tsx';
 import { Explain } from './explain.tsx';
 import { findings, unevenness } from './findings.ts';
 import { bytes, clock, count, micros, percent, times } from './format.ts';
 import { History, SPANS, type Span } from './history.ts';
 import { HeatMap } from './map.tsx';
-import { type Mark, Marks, marksOf, ofKey, ofMap } from './marks.ts';
-import { Events, HotKeys, Plans, Proxies, Servers } from './tables.tsx';
+import { type Mark, Marks, marksOf, ofKey, ofMap, ofScale } from './marks.ts';
+import { Events, HotKeys, Plans, Proxies, Scales, Servers } from './tables.tsx';
 
 /** From the end of a stream to the next. */
 const AGAIN_MS = 1000;
@@ -64,7 +64,8 @@ function Page() {
           await load();
           const events = await get<{ events: MapEvent[] }>('/api/v1/events');
           const keys = await get<{ events: HotKeyEvent[] }>('/api/v1/hotkeys/events');
-          marks.current.add([...events.events.flatMap(ofMap), ...keys.events.flatMap(ofKey)]);
+          const scales = await get<{ events: ScaleEvent[] }>('/api/v1/scale/events');
+          marks.current.add([...events.events.flatMap(ofMap), ...keys.events.flatMap(ofKey), ...scales.events.map(ofScale)]);
           await follow(take);
         } catch (error) {
           const trouble = error instanceof Error ? error.message : String(error);
@@ -109,6 +110,7 @@ function Page() {
           </aside>
           <div class="below">
             <Plans seen={seen} />
+            <Scales seen={seen} />
             <Proxies seen={seen} />
             <Events marks={told} />
           </div>

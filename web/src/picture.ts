@@ -24,7 +24,7 @@ const MARK_WIDTH = 1.4;
 /** Of a time below the map. */
 const TICK_WIDTH = 7;
 const GAP = 6;
-const IMPORTANCE: Kind[] = ['death', 'join', 'setting', 'plan', 'move', 'key'];
+const IMPORTANCE: Kind[] = ['death', 'join', 'setting', 'scale', 'plan', 'move', 'key'];
 const TICKS_S = [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600];
 
 export interface Spot {

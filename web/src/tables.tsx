@@ -1,8 +1,8 @@
 // What stands around the map: hot keys, servers and workers, plans, proxies, events.
 
 import { useState } from 'preact/hooks';
-import { type Plan, type Snapshot, approve } from './api.ts';
-import { maxOverMean, meanLoad, nameOf, served } from './findings.ts';
+import { type Snapshot, approvePlan, approveScale } from './api.ts';
+import { asksToScale, maxOverMean, meanLoad, nameOf, served } from './findings.ts';
 import { bytes, clock, count, counted, duration, micros, percent, shortened, times } from './format.ts';
 import { type Mark, SIGNS } from './marks.ts';
 
@@ -183,7 +183,7 @@ export function Plans({ seen }: { seen: Snapshot }) {
                   <td class="number">{times(maxOverMean(plan.before))}</td>
                   <td class="number">{times(maxOverMean(plan.predicted))}</td>
                   <td class="number">{plan.measured ? times(maxOverMean(plan.measured)) : '–'}</td>
-                  <td>{plan.state === 'proposed' && <Approve plan={plan} />}</td>
+                  <td>{plan.state === 'proposed' && <Approve what={`plan ${plan.id}`} approve={() => approvePlan(plan.id)} />}</td>
                 </tr>
               ))}
             </tbody>
@@ -194,12 +194,54 @@ export function Plans({ seen }: { seen: Snapshot }) {
   );
 }
 
-function Approve({ plan }: { plan: Plan }) {
+/** What pools are scaled; nothing where none is. */
+export function Scales({ seen }: { seen: Snapshot }) {
+  if (seen.scale.length === 0) return null;
+  return (
+    <section class="card" aria-labelledby="scale-title">
+      <h2 id="scale-title">Autoscaling</h2>
+      <div class="scroll">
+        <table>
+          <thead>
+            <tr>
+              <th>Pool</th>
+              <th>Mode</th>
+              <th>Phase</th>
+              <th class="number">Servers</th>
+              <th class="number">Wanted</th>
+              <th>Why</th>
+              <th />
+            </tr>
+          </thead>
+          <tbody>
+            {seen.scale.map((scale) => (
+              <tr key={scale.pool}>
+                <td>{scale.pool}</td>
+                <td>{scale.settings.mode}</td>
+                <td>
+                  {scale.phase.is === 'past' ? 'past a threshold' : scale.phase.is} {scale.phase.name}
+                </td>
+                <td class="number">{scale.servers}</td>
+                <td class="number" title={`${scale.settings.min} to ${scale.settings.max}`}>
+                  {scale.wanted}
+                </td>
+                <td>{scale.why}</td>
+                <td>{asksToScale(scale) && <Approve what={scale.pool} approve={() => approveScale(scale.pool)} />}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function Approve({ what, approve }: { what: string; approve: () => Promise<void> }) {
   const [said, setSaid] = useState('');
   const go = async () => {
     setSaid('…');
     try {
-      await approve(plan.id);
+      await approve();
       setSaid('approved');
     } catch (error) {
       setSaid(error instanceof Error ? error.message : String(error));
@@ -208,7 +250,7 @@ function Approve({ plan }: { plan: Plan }) {
   return (
     <>
       <button type="button" onClick={go}>
-        Approve plan {plan.id}
+        Approve {what}
       </button>
       <span role="status">{said}</span>
     </>

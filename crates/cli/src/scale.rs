@@ -1,4 +1,4 @@
-//! `evenkeel scale`: servers of rings that come and go by themselves, seen and steered.
+//! `evenkeel scale`: servers of a cluster or of rings that come and go by themselves, seen and steered.
 
 use crate::ask::{self, CoordinatorArgs, Format};
 use crate::changes::now_unix_s;
@@ -8,10 +8,11 @@ use evenkeel_coordinator_core::scale::{Band, Measure, Phase, ScaleMode, ScaleSet
 use evenkeel_coordinator_core::{ScaleEvent, ScaleEventsBody, ScaleTryView, ScaleView, ScalesView};
 use evenkeel_member::client::ApiClient;
 
-/// Shows how the numbers of servers of rings follow what is measured, and steers it.
+/// Shows how the numbers of servers follow what is measured, and steers it.
 ///
-/// A pool whose hash space follows the load gets a server when a threshold has been passed for a while, and gives one up when it needs it no
-/// more. The coordinator starts and stops servers by the file that it was started with: --scaler FILE.
+/// A cluster, or a pool whose hash space follows the load, gets a server when a threshold has been passed for a while, and gives one up when it
+/// needs it no more. The coordinator starts and stops servers by the file that it was started with: --scaler FILE. POOL is a pool's name, or the
+/// cluster's.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// The coordinator to ask
@@ -69,6 +70,9 @@ pub struct Choices {
     /// Thresholds of requests per second and server, as LOWER..UPPER, or off
     #[arg(long, value_name = "BAND", value_parser = band)]
     requests_per_server: Option<Choice>,
+    /// Thresholds of what the busiest server carries, as a part of what it can do; of a cluster alone
+    #[arg(long, value_name = "BAND", value_parser = band)]
+    busiest_share: Option<Choice>,
     /// Thresholds of the 99th percentile of what requests take at the proxies, in microseconds
     #[arg(long, value_name = "BAND", value_parser = band)]
     p99_us: Option<Choice>,
@@ -120,7 +124,7 @@ impl Choices {
         ScaleSettings {
             mode: self.mode.unwrap_or(present.mode),
             requests_per_server: band(self.requests_per_server, present.requests_per_server),
-            busiest_share: present.busiest_share,
+            busiest_share: band(self.busiest_share, present.busiest_share),
             p99_us: band(self.p99_us, present.p99_us),
             hit_rate: band(self.hit_rate, present.hit_rate),
             step: self.step.unwrap_or(present.step),

@@ -1,5 +1,5 @@
-//! Servers of a ring come and go by themselves: real memcacheds, a proxy, and a coordinator that is killed while one starts and while one
-//! leaves.
+//! Servers of a ring of memcacheds, and of a cluster, come and go by themselves: real processes, a proxy, and a coordinator that is killed while
+//! one starts and while one leaves.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,36 +22,72 @@ const EXCEEDED: &str = "1..2";
 /// Such that none comes near.
 const NEVER: &str = "1e11..1e12";
 
-/// The servers that the ring begins with, which nobody started for it.
+/// The servers that a pool begins with, which nobody started for it.
 const BY_HAND: usize = 2;
 
-/// A memcached that waits for a file before it listens.
-const SLOW_MEMCACHED: &str = r#"#!/bin/sh
+/// A server that waits for a file before it listens.
+const SLOW_SERVER: &str = r#"#!/bin/sh
 echo "$MEMCACHED_PORT_FILENAME" >> "$FOLDER/starts"
 while [ ! -e "$FOLDER/go" ]; do sleep 0.02; done
-exec memcached "$@"
+exec $COMMAND "$@"
 "#;
+
+/// Keys that applications use.
+const KEYS: usize = 500;
+
+/// What is scaled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A pool of memcacheds, `main`.
+    Ring,
+    /// A cluster of servers of Evenkeel.
+    Cluster,
+}
 
 struct World {
     folder: tempfile::TempDir,
     coordinator: Process,
+    kind: Kind,
 }
 
 impl World {
-    fn new() -> World {
+    fn new(kind: Kind) -> World {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path();
-        let program = script(path);
+        let url = path.join("url").display().to_string();
+        let command = match kind {
+            Kind::Ring => "memcached".to_owned(),
+            Kind::Cluster => {
+                let program = env!("CARGO_BIN_EXE_evenkeel");
+                format!("{program} server --coordinator \"$(cat {url})\"")
+            }
+        };
+        let program = script(path, &command);
+        let name = match kind {
+            Kind::Ring => "",
+            Kind::Cluster => ", '--name', '{name}', '-m', '64'",
+        };
         let scaler = format!(
-            "[process]\nprogram = '{}'\narguments = ['-u', 'root', '-t', '1']\nfolder = '{}'\n",
+            "[process]\nprogram = '{}'\narguments = ['-u', 'root', '-t', '1'{name}]\nfolder = '{}'\n",
             program.display(),
             path.join("servers").display()
         );
         fs::write(path.join("scaler.toml"), scaler).expect("room");
         let coordinator = coordinator(path, "127.0.0.1:0");
-        World {
+        let world = World {
             folder,
             coordinator,
+            kind,
+        };
+        fs::write(url, world.url()).expect("room");
+        world
+    }
+
+    /// The name by which it is scaled.
+    fn pool(&self) -> &'static str {
+        match self.kind {
+            Kind::Ring => "main",
+            Kind::Cluster => "evenkeel",
         }
     }
 
@@ -85,9 +121,15 @@ impl World {
         });
     }
 
-    /// Whether nothing of a ring is at an address, or on its way there or away from there.
+    /// Whether nothing of the pool is at an address, or on its way there or away from there.
     fn has_left(&self, address: &str) -> bool {
-        poll_until(DEADLINE, "the ring to be told", || {
+        poll_until(DEADLINE, "the pool to be told", || {
+            if self.kind == Kind::Cluster {
+                let servers = self.get("/api/v1/servers")?;
+                let at = |it: &&Value| format!("127.0.0.1:{}", it["port"]) == address;
+                let server = servers["servers"].as_array()?.iter().find(at)?.clone();
+                return Some(server["cachelets"] == 0 && server["released"] == 0);
+            }
             let ring = self.get("/api/v1/rings")?["rings"].get(0).cloned()?;
             let change = &ring["change"];
             let mut servers = ring["servers"].as_array()?.iter();
@@ -135,14 +177,16 @@ impl Drop for World {
 
 fn coordinator(folder: &Path, address: &str) -> Process {
     let file = |name: &str| folder.join(name).display().to_string();
-    let arguments = ["--state", &file("state"), "--scaler", &file("scaler.toml")];
-    evenkeel::coordinator_at(address, &arguments)
+    let state = ["--state", &file("state"), "--scaler", &file("scaler.toml")];
+    let servers = ["--initial-servers", &BY_HAND.to_string()];
+    evenkeel::coordinator_at(address, &[&state[..], &servers].concat())
 }
 
 /// Another process writes it, as what is open for writing anywhere cannot be started.
-fn script(folder: &Path) -> PathBuf {
-    let path = folder.join("slow-memcached");
-    let text = SLOW_MEMCACHED.replace("$FOLDER", &folder.display().to_string());
+fn script(folder: &Path, command: &str) -> PathBuf {
+    let path = folder.join("slow-server");
+    let text = SLOW_SERVER.replace("$FOLDER", &folder.display().to_string());
+    let text = text.replace("$COMMAND", command);
     let written = Command::new("sh")
         .args(["-c", "printf '%s' \"$1\" > \"$0\" && chmod 755 \"$0\""])
         .arg(&path)
@@ -156,23 +200,36 @@ fn is_there(address: &str) -> bool {
     TcpStream::connect(address).is_ok()
 }
 
-/// Asks and stores until it is told to stop. Says how many requests failed.
-fn load(proxy: SocketAddr, stop: &AtomicBool) -> usize {
+/// What applications saw.
+#[derive(Debug, Default)]
+struct Told {
+    failed: usize,
+    reads: usize,
+    /// Reads of keys that had been stored, which found nothing.
+    misses: usize,
+}
+
+/// Stores each key once, and then reads and stores them until it is told to stop.
+fn load(proxy: SocketAddr, stop: &AtomicBool) -> Told {
     let mut client = Client::connect(proxy);
-    let (mut failed, mut n) = (0, 0);
+    let (mut told, mut n) = (Told::default(), 0);
     while !stop.load(Ordering::Relaxed) {
-        let key = format!("key{}", n % 500);
-        failed += usize::from(client.set(&key, b"value") != "STORED");
-        // A miss is none: what is not asked for while a part moves is left behind.
-        client.get(&key);
+        let key = |n: usize| format!("key{}", n % KEYS);
+        told.failed += usize::from(client.set(&key(n), b"value") != "STORED");
         n += 1;
+        if n > KEYS {
+            // The one that was stored the longest time ago.
+            told.reads += 1;
+            told.misses += usize::from(client.get(&key(n)).is_none());
+        }
     }
-    failed
+    told
 }
 
 /// A server is added, and removed again when each could carry more than is asked. Each time the coordinator is killed in the middle.
 fn come_and_go(world: &mut World) {
-    let mut settings = vec!["scale", "settings", "main", "--mode", "automatic"];
+    let pool = world.pool();
+    let mut settings = vec!["scale", "settings", pool, "--mode", "automatic"];
     settings.extend([
         "--min",
         "2",
@@ -198,7 +255,7 @@ fn come_and_go(world: &mut World) {
         (world.scale()?["servers"] == 3).then_some(())
     });
     let address = &poll_until(DEADLINE, "its address", || world.added());
-    world.evenkeel(&["scale", "settings", "main", "--requests-per-server", NEVER]);
+    world.evenkeel(&["scale", "settings", pool, "--requests-per-server", NEVER]);
     world.wait_for("draining");
     world.kill_coordinator();
     poll_until(DEADLINE, "the server to be stopped", || {
@@ -215,12 +272,37 @@ fn come_and_go(world: &mut World) {
     });
 }
 
+/// All that comes and goes under load, through this proxy.
+fn come_and_go_under_load(world: &mut World, proxied: SocketAddr) -> Told {
+    let stop = AtomicBool::new(false);
+    let told = std::thread::scope(|scope| {
+        let loading = scope.spawn(|| load(proxied, &stop));
+        come_and_go(world);
+        stop.store(true, Ordering::Relaxed);
+        loading.join().expect("it only asks")
+    });
+    assert_eq!(told.failed, 0, "requests failed");
+    let pool = world.pool();
+    let view = world.get("/api/v1/scale").expect("it answers");
+    assert_eq!(view["listed"], serde_json::json!({}), "{view}");
+    assert_eq!(view["pools"][0]["servers"], BY_HAND);
+    world.starts();
+    let shown = world.evenkeel(&["scale", "show", pool]);
+    assert!(
+        shown.contains(&format!("pool {pool}: 2 servers, 2 wanted (2 to 3)")),
+        "{shown}"
+    );
+    let events = world.evenkeel(&["scale", "events"]);
+    assert!(events.contains(&format!("stopping {pool}-")), "{events}");
+    told
+}
+
 #[test]
 fn a_server_comes_and_goes_under_load_though_the_coordinator_is_killed_meanwhile() {
     let servers: Vec<Memcached> = (0..BY_HAND)
         .map(|_| Memcached::spawn(&["-t", "1"]))
         .collect();
-    let mut world = World::new();
+    let mut world = World::new(Kind::Ring);
     let names: Vec<String> = servers.iter().map(|it| it.address().to_string()).collect();
     let file = world.folder.path().join("proxy.toml");
     let text = format!(
@@ -231,45 +313,30 @@ fn a_server_comes_and_goes_under_load_though_the_coordinator_is_killed_meanwhile
     );
     fs::write(&file, text).expect("room");
     let proxy = evenkeel::proxy(&["--config", &file.display().to_string()]);
-    let proxied = proxy.address();
-    world.evenkeel(&[
-        "ring",
-        "settings",
-        "main",
-        "--proxies",
-        "1",
-        "--slot-ms",
-        "1000",
-        "--warming-ms",
-        "0",
-    ]);
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let loading = scope.spawn(|| load(proxied, &stop));
-        come_and_go(&mut world);
-        stop.store(true, Ordering::Relaxed);
-        assert_eq!(loading.join().expect("it only asks"), 0, "requests failed");
-    });
-    let view = world.get("/api/v1/scale").expect("it answers");
-    assert_eq!(view["listed"], serde_json::json!({}), "{view}");
-    assert_eq!(view["pools"][0]["servers"], BY_HAND);
-    world.starts();
-    let told = world.evenkeel(&["scale", "show", "main"]);
-    assert!(
-        told.contains("pool main: 2 servers, 2 wanted (2 to 3)"),
-        "{told}"
-    );
-    let told = world.evenkeel(&["scale", "events"]);
-    assert!(told.contains("stopping main-"), "{told}");
-    let tried = [
-        "scale",
-        "try",
-        "main",
-        "--requests-per-server",
-        "1..2",
-        "--min",
-        "3",
-    ];
-    let told = world.evenkeel(&tried);
+    let one = ["ring", "settings", "main", "--proxies", "1"];
+    let short = ["--slot-ms", "1000", "--warming-ms", "0"];
+    world.evenkeel(&[&one[..], &short].concat());
+    come_and_go_under_load(&mut world, proxy.address());
+    let try_more = ["scale", "try", "main", "--requests-per-server", EXCEEDED];
+    let told = world.evenkeel(&[&try_more[..], &["--min", "3"]].concat());
     assert!(told.contains("would add servers, by 1"), "{told}");
+}
+
+#[test]
+fn a_server_of_a_cluster_comes_and_goes_with_what_it_has() {
+    let mut world = World::new(Kind::Cluster);
+    let url = world.url();
+    let servers: Vec<Process> = (0..BY_HAND)
+        .map(|_| evenkeel::server(&["-t", "1", "-m", "64", "--coordinator", &url]))
+        .collect();
+    let long = evenkeel::LONG_TIMEOUTS;
+    let proxy = evenkeel::proxy(&[&["--coordinator", &url][..], &long].concat());
+    poll_until(DEADLINE, "a map", || {
+        let mut client = Client::connect(proxy.address());
+        (client.set("begun", b"") == "STORED").then_some(())
+    });
+    let told = come_and_go_under_load(&mut world, proxy.address());
+    // Cachelets pass on with what is in them.
+    assert!(told.reads > KEYS && told.misses == 0, "{told:?}");
+    drop(servers);
 }

@@ -43,6 +43,7 @@
 mod changes;
 mod cluster_hot_keys;
 mod cluster_loads;
+mod cluster_scale;
 mod config;
 mod core;
 mod duration;
@@ -71,12 +72,11 @@ pub use self::core::{CoordinatorCore, Counters};
 pub use changes::{
     BadMoves, BeginRequest, BundleSwitchRequest, BundleView, BundleWishView, BundlesView,
     ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews, ChangeRefusal, ChangeView,
-    ChangesView, FollowerView, ForgottenPoolView, GrainsMove, LedBundle, LedRing, LedScale,
+    ChangesView, FollowerView, ForgottenPoolView, GrainsMove, LedBundle, LedRing,
     OverloadedServerView, PlanServerView, PlanView, RemoveProxyRefusal, RemovedProxyView,
     RingLoadView, RingMode, RingMoveRequest, RingMoveView, RingOutcome, RingServerRequest,
     RingServerView, RingSettings, RingSettingsRequest, RingSlotView, RingUnreachedView, RingView,
-    RingsView, SavedChange, SavedChanges, SavedFollower, ScaleCounts, ScaleEvent, ScaleEventsBody,
-    ScaleTryView, ScaleView, ScaleWork, ScalesView, ServerOrder,
+    RingsView, SavedChange, SavedChanges, SavedFollower, ServerOrder,
 };
 pub use cluster_hot_keys::{
     Balance, ClusterEventView, ClusterHotKeyEvents, ClusterHotKeysView, ClusterHottestView,
@@ -110,6 +110,10 @@ pub use migrating::{
 pub use placing::{DeadLife, Moving, Purpose, Slot};
 pub use quarantine::{QuarantinedView, ReleaseRefusal, ReleasedView, SavedDeath};
 pub use recent::Recent;
+pub use scale::{
+    LedScale, ScaleCounts, ScaleEvent, ScaleEventsBody, ScaleTryView, ScaleView, ScaleWork,
+    ScalesView,
+};
 pub use settings::{SettingsEvent, SettingsRefusal};
 pub use snapshot::{Snapshot, Totals};
 pub use state::{RestoreError, SavedState, StateError};

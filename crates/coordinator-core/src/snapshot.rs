@@ -16,6 +16,7 @@ use crate::limits::{SNAPSHOT_EVENTS_MAX, SNAPSHOT_PLANS_MAX};
 use crate::members::DrainView;
 use crate::plans::PlansView;
 use crate::recent::Recent;
+use crate::scale::{ScaleEvent, ScaleView};
 use crate::settings::SettingsEvent;
 use crate::view::{ProxiesView, ServersView};
 
@@ -46,6 +47,12 @@ pub struct Snapshot {
     pub plans: PlansView,
     /// As `/api/v1/drains`.
     pub drains: Vec<DrainView>,
+    /// The pools of `/api/v1/scale`.
+    #[serde(default)]
+    pub scale: Vec<ScaleView>,
+    /// The newest of `/api/v1/scale/events`, oldest first.
+    #[serde(default)]
+    pub scale_events: Vec<ScaleEvent>,
     /// The newest column of `/api/v1/heat`, of each measure.
     pub heat: Vec<HeatView>,
 }
@@ -98,6 +105,8 @@ impl CoordinatorCore {
             hot_key_events: newest(self.hot_key_events()),
             plans: self.plans(SNAPSHOT_PLANS_MAX),
             drains: self.drains(now.monotonic).drains,
+            scale: self.scales(now.monotonic).pools,
+            scale_events: newest(self.scale_events()),
             heat: heat.into(),
         }
     }

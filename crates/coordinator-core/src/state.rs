@@ -19,6 +19,7 @@ use crate::members::{Electorate, SavedServer};
 use crate::placing::Slot;
 use crate::plans::SavedPlans;
 use crate::quarantine::SavedDeath;
+use crate::scale::LedScale;
 
 /// Everything that outlives the coordinator's process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,6 +67,9 @@ pub struct SavedState {
     /// The changes of pools, and who follows them.
     #[serde(default)]
     pub changes: SavedChanges,
+    /// How the number of servers follows what is measured, where an operator has set it up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<LedScale>,
 }
 
 /// Why a state cannot be used.
@@ -214,6 +218,10 @@ impl SavedState {
             return contradiction("an unknown server has died, or with what does not exist");
         }
         if let Some(what) = self.changes.contradiction() {
+            return contradiction(what);
+        }
+        let scale = self.scale.as_ref();
+        if let Some(what) = scale.and_then(|scale| scale.contradiction(cluster)) {
             return contradiction(what);
         }
         // Before the first map, a map of one virtual node that nobody owns checks the servers.

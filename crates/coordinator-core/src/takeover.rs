@@ -162,6 +162,7 @@ impl Collecting {
             taken_over: Epoch(0),
             deaths: Vec::new(),
             changes: SavedChanges::default(),
+            scale: None,
         }
     }
 }

@@ -61,7 +61,7 @@ pub struct Args {
         default_value_t = PlanMode::default()
     )]
     pub plans: PlanMode,
-    /// File that says what starts and stops servers of pools whose rings follow their load; see docs/scaling.md
+    /// File that says what starts and stops servers of the cluster, and of pools whose rings follow their load; see docs/scaling.md
     #[arg(long, value_name = "FILE", env = "EVENKEEL_COORDINATOR_SCALER")]
     pub scaler: Option<PathBuf>,
     /// What is logged on standard error.

@@ -111,12 +111,12 @@ families! {
             |counts, to| to.one(counts.taken_over);
     }
     SCALES of ScalesView {
-        scale_servers[pool, state] => gauge, "Servers of a ring that is scaled: those that keep a part of it, and those that there will be, or would be where it only observes.",
+        scale_servers[pool, state] => gauge, "Servers of a ring or a cluster that is scaled: those that are to stay, and those that there will be, or would be where it only observes.",
             |view, to| for scale in &view.pools {
                 to.of(&[&scale.pool, "there"], scale.servers);
                 to.of(&[&scale.pool, "wanted"], scale.wanted);
             };
-        scale_server_hours[pool, part] => gauge, "Hours that servers of a ring that is scaled have run; that they would have run more, by what was only observed; and fewer than if there had always been as many as at most.",
+        scale_server_hours[pool, part] => gauge, "Hours that servers of a ring or a cluster that is scaled have run; that they would have run more, by what was only observed; and fewer than if there had always been as many as at most.",
             |view, to| for scale in &view.pools {
                 to.of(&[&scale.pool, "run"], scale.server_hours);
                 to.of(&[&scale.pool, "observed"], scale.would_hours);

@@ -1,4 +1,4 @@
-//! The calls about autoscaling: how the numbers of servers of rings follow what is measured.
+//! The calls about autoscaling: how the numbers of servers of rings and of the cluster follow what is measured.
 
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Json, Path, State};

@@ -135,7 +135,7 @@ mod tests {
             assert!(chosen.is_ok(), "{text}: {chosen:?}");
             read += 1;
         }
-        assert_eq!(read, 2);
+        assert_eq!(read, 3);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! An actuator knows a server by its name, which the coordinator gives. To add a name that runs already, or to remove one that does not, is
 //! done at once: a coordinator that is started anew asks again for what may have been done.
 //!
-//! There are two, and a file says which. `process` starts memcacheds on this machine; `command` runs a program of the operator's.
+//! There are two, and a file says which. `process` starts memcacheds on this machine, or servers of Evenkeel; `command` runs a program of the operator's.
 //! Calls block for a bounded time.
 
 #![forbid(unsafe_code)]
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 pub use command::{COMMAND_WITHIN, CommandActuator};
 pub use file::{FileError, open};
-pub use process::{ProcessActuator, START_WITHIN, STOP_WITHIN};
+pub use process::{NAME, ProcessActuator, START_WITHIN, STOP_WITHIN};
 pub use run::OUTPUT_LEN_MAX;
 
 /// Starts and stops servers by name.

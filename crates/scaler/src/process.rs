@@ -1,4 +1,4 @@
-//! Memcacheds on this machine, each on a free port.
+//! Memcacheds on this machine, or servers of Evenkeel, each on a free port.
 //!
 //! A server's standard error is a file with its name, and by that it is found among the processes of the machine: so a coordinator that was
 //! killed finds what it has started, whatever it had written down, and a process id that another program has got since is never mistaken.
@@ -26,6 +26,9 @@ pub const START_WITHIN: Duration = Duration::from_secs(30);
 /// Time for a server to end when it is asked to. Then it is killed.
 pub const STOP_WITHIN: Duration = Duration::from_secs(5);
 
+/// What stands for a server's name in the arguments by which it is started.
+pub const NAME: &str = "{name}";
+
 /// Distance of looks at the file with the port.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -44,8 +47,8 @@ pub struct ProcessActuator {
 }
 
 impl ProcessActuator {
-    /// Starts `program`, a memcached, with these arguments besides those for its address `host` and its port. Ports and what servers say
-    /// are kept in `folder`, which is made. With `keep`, servers outlive this value.
+    /// Starts `program`, a memcached, with these arguments, in which [`NAME`] is the server's name, and behind them those for its address `host`
+    /// and its port. Ports and what servers say are kept in `folder`, which is made. With `keep`, servers outlive this value.
     ///
     /// # Errors
     /// The folder cannot be made.
@@ -147,8 +150,9 @@ impl ProcessActuator {
         let said = File::create(&log).map_err(failed("write", &log))?;
         let mut command = Command::new(&self.program);
         command
+            .args(self.arguments.iter().map(|it| it.replace(NAME, name)))
+            // Where an argument says something else, the last one holds.
             .args(["-l", &self.host.to_string(), "-p", "-1", "-U", "0"])
-            .args(&self.arguments)
             .env("MEMCACHED_PORT_FILENAME", &port)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -287,7 +291,7 @@ exec sleep 600
 "#;
 
     fn actuator(folder: &TempDir, program: &Path, keep: bool) -> ProcessActuator {
-        let arguments = vec!["-m".into(), "64".into()];
+        let arguments = ["--name={name}", "-m", "64"].map(str::to_owned).into();
         let folder = folder.path().join("servers");
         let mut actuator =
             ProcessActuator::new(program.to_owned(), arguments, &folder, LOOPBACK, keep).unwrap();
@@ -312,7 +316,10 @@ exec sleep 600
         for _ in 0..2 {
             assert_eq!(actuator.add("main-1").unwrap(), "127.0.0.1:4711");
         }
-        assert_eq!(starts(&folder), "-l 127.0.0.1 -p -1 -U 0 -m 64\n");
+        assert_eq!(
+            starts(&folder),
+            "--name=main-1 -m 64 -l 127.0.0.1 -p -1 -U 0\n"
+        );
         let listed = BTreeMap::from([("main-1".to_owned(), "127.0.0.1:4711".to_owned())]);
         assert_eq!(actuator.list().unwrap(), listed);
         for _ in 0..2 {
@@ -407,7 +414,7 @@ exec sleep 600
         let folder = tempdir().unwrap();
         let mut actuator = actuator(&folder, Path::new("memcached"), false);
         // As root it wants to be told whom to run as; of others it asks nothing.
-        actuator.arguments.extend(["-u".into(), "root".into()]);
+        actuator.arguments = vec!["-u".into(), "root".into()];
         let address = actuator
             .add("main-1")
             .expect("memcached is there: apt-get install memcached");

@@ -68,15 +68,16 @@ impl Fleet {
         Fleet::with((1, state_in(folder), None), proxies, folder, file)
     }
 
-    /// The same with an actuator, of which the file `scaler` says.
+    /// The same with an actuator, of which the file `scaler` says, and for a cluster that begins with this many servers.
     pub fn scaled(
         folder: &Path,
         scaler: &Path,
-        proxies: usize,
+        (proxies, servers): (usize, usize),
         file: impl FnOnce(&str) -> String,
     ) -> Self {
         let scaler = ["--scaler".to_owned(), scaler.display().to_string()];
-        let arguments = [state_in(folder), scaler.to_vec()].concat();
+        let initial = ["--initial-servers".to_owned(), servers.to_string()];
+        let arguments = [state_in(folder), scaler.to_vec(), initial.to_vec()].concat();
         Fleet::with((1, arguments, None), proxies, folder, file)
     }
 
@@ -113,6 +114,11 @@ impl Fleet {
             file,
             proxies,
         }
+    }
+
+    /// Where members find a coordinator.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.coordinators[0].address())
     }
 
     pub fn leader(&self) -> Leader {

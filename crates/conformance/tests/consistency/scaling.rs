@@ -1,22 +1,24 @@
-//! Servers of a ring come and go by its load, which rises and falls, under three proxies and applications that never stop. In each phase of
-//! that the coordinator is killed or stopped, or a memcached is killed: one that was started by hand, which is back at once and empty, or
+//! Servers of a ring, or of a cluster, come and go by its load, which rises and falls, under three proxies and applications that never stop. In each
+//! phase of that the coordinator is killed or stopped, or a server is killed: one that was started by hand, which is back at once and empty, or
 //! one that the actuator runs. The actuator itself hangs, and is killed.
 //!
 //! `watch.rs` says what may not be seen meanwhile.
 
 mod actuated;
+mod pool;
 mod watch;
 
 use super::LONG_TIMEOUTS;
 use super::application::Shared;
-use super::changes::{Fleet, Leader};
-use super::rings::{ring, set};
+use super::changes::Fleet;
+use super::rings::set;
 use super::warm::{
-    DEADLINE, STOPPED_MS_MAX, addresses, beside, go_on, judge, list, memcacheds, pause_of, restart,
-    rounds, shuffled, work,
+    DEADLINE, STOPPED_MS_MAX, addresses, beside, go_on, judge, pause_of, rounds, shuffled, work,
 };
+use super::{Consistency, settings};
 use actuated::{Actuated, Actuator};
-use evenkeel_testkit::{Memcached, poll_until};
+use evenkeel_testkit::poll_until;
+use pool::{ByHand, Kind, Pool};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 use serde_json::{Value, json};
@@ -28,7 +30,7 @@ use std::time::Duration;
 use watch::Watch;
 
 /// Tests of this file, which share the time that there is.
-const TESTS: u32 = 2;
+const TESTS: u32 = 3;
 
 /// Servers that are started by hand: as many as there are to be at least.
 const MIN: usize = 3;
@@ -109,9 +111,9 @@ struct Killed {
 
 /// A pool whose servers come and go, and what has happened to it.
 struct Scene<'a> {
-    by_hand: Vec<Memcached>,
+    by_hand: ByHand,
     fleet: Fleet,
-    leader: Leader,
+    pool: Pool,
     actuated: &'a Actuated,
     killed: &'a Mutex<Killed>,
     /// What is still to go wrong before anything does again.
@@ -135,18 +137,6 @@ impl Seen {
     }
 }
 
-/// Which servers own a part of the ring.
-fn owners(leader: &Leader) -> Option<BTreeSet<SocketAddr>> {
-    let ring = ring(leader)?;
-    let mut owners = BTreeSet::new();
-    for server in ring["servers"].as_array()? {
-        if server["share"].as_f64()? > 0.0 {
-            owners.insert(server["name"].as_str()?.parse().ok()?);
-        }
-    }
-    Some(owners)
-}
-
 /// What applications do between two bursts so that this many servers are too few.
 fn busy(servers: usize) -> Duration {
     BUSIEST * 3 / (servers.saturating_sub(2).clamp(1, 3) as u32)
@@ -165,37 +155,60 @@ fn next<const N: usize>(
 }
 
 impl<'a> Scene<'a> {
-    /// In mode `automatic` the ring moves parts by itself too, for which a server that comes may have to wait.
+    /// In mode `automatic` a ring moves parts by itself too, for which a server that comes may have to wait.
     fn start(mode: &str, actuated: &'a Actuated, killed: &'a Mutex<Killed>) -> Self {
-        let by_hand = memcacheds(MIN);
-        let file = |coordinator: &str| {
+        let kind = actuated.kind();
+        let mut by_hand = ByHand::memcacheds(kind);
+        let file = |coordinators: &str| {
+            let servers = match kind {
+                Kind::Ring => format!(
+                    "{}distribution = \"adaptive\"\npool_coordinator = {coordinators}\n",
+                    by_hand.list()
+                ),
+                Kind::Cluster => {
+                    // Proxies are ready once there is a map.
+                    by_hand.start_members(coordinators.trim_matches(['[', ']', '"']));
+                    format!("coordinator = {coordinators}\n")
+                }
+            };
             format!(
-                "[pools.main]\n{}request_timeout = \"{LONG_TIMEOUTS}\"\nconnect_timeout = \"{LONG_TIMEOUTS}\"\n\
-                 distribution = \"adaptive\"\npool_coordinator = {coordinator}\n",
-                list(&by_hand)
+                "[pools.main]\n{servers}request_timeout = \"{LONG_TIMEOUTS}\"\nconnect_timeout = \"{LONG_TIMEOUTS}\"\n"
             )
         };
-        let fleet = Fleet::scaled(actuated.folder(), &actuated.file(), PROXIES, file);
-        let leader = fleet.leader();
-        set(
-            &leader,
-            &json!({
-                "mode": mode, "proxies": PROXIES, "slot_ms": 1000, "warming_ms": 200,
-                "dead_after_ms": DEAD_AFTER_MS
-            }),
-        );
+        let fleet = Fleet::scaled(actuated.folder(), &actuated.file(), (PROXIES, MIN), file);
+        let pool = Pool::new(kind, fleet.leader());
+        match kind {
+            Kind::Ring => set(
+                pool.leader(),
+                &json!({
+                    "mode": mode, "proxies": PROXIES, "slot_ms": 1000, "warming_ms": 200,
+                    "dead_after_ms": DEAD_AFTER_MS
+                }),
+            ),
+            Kind::Cluster => {
+                actuated.begin_at(&fleet.url());
+                let atomic = settings(Consistency::Atomic).parse().expect("JSON");
+                poll_until(DEADLINE, "settings to be taken", || {
+                    pool.leader().put("/api/v1/settings", &atomic)
+                });
+            }
+        }
+        poll_until(DEADLINE, "servers that own something", || {
+            (pool.owners()?.len() == MIN).then_some(())
+        });
         let scale = json!({
             "mode": "automatic", "min": MIN, "max": MAX, "sustain_ms": 0,
             "requests_per_server": {"lower": LOWER, "upper": UPPER},
             "cooldown_added_ms": COOLDOWN_MS, "cooldown_removed_ms": COOLDOWN_MS
         });
         poll_until(DEADLINE, "thresholds to be taken", || {
-            leader.put("/api/v1/scale/main", &scale)
+            let path = format!("/api/v1/scale/{}", kind.name());
+            pool.leader().put(&path, &scale)
         });
         Scene {
             by_hand,
             fleet,
-            leader,
+            pool,
             actuated,
             killed,
             adding: Vec::new(),
@@ -210,7 +223,9 @@ impl<'a> Scene<'a> {
 
     fn seen(&self) -> Seen {
         poll_until(DEADLINE, "the coordinator to say how far it is", || {
-            let view = self.leader.get("/api/v1/scale")?["pools"].get(0)?.clone();
+            let view = self.pool.leader().get("/api/v1/scale")?["pools"]
+                .get(0)?
+                .clone();
             Some(Seen {
                 servers: view["servers"].as_u64()? as usize,
                 phase: view["phase"].clone(),
@@ -256,9 +271,9 @@ impl<'a> Scene<'a> {
             Fault::CoordinatorKilled => self.fleet.kill_coordinator(),
             Fault::CoordinatorStopped => pause_of(self.fleet.leading(), pause),
             Fault::ByHandRestarted => {
-                let at = self.by_hand[server].address();
+                let at = self.by_hand.address(server);
                 self.killed().lost.insert(at);
-                restart(&mut self.by_hand[server]);
+                self.by_hand.restart(server, &self.fleet.url());
             }
             Fault::ActuatedKilled => {
                 return name.and_then(|name| self.kill(name)).is_some();
@@ -289,10 +304,10 @@ impl<'a> Scene<'a> {
         Some(at)
     }
 
-    /// A server of the actuator's dies that owns a part of the ring, if there is one. The ring loses it, of which it does no more than some in
+    /// A server of the actuator's dies that owns a part of the pool, if there is one. The pool loses it, of which a ring does no more than some in
     /// ten minutes without an order.
     fn lose_one(&mut self) {
-        let have = poll_until(DEADLINE, "a ring", || owners(&self.leader));
+        let have = poll_until(DEADLINE, "owners", || self.pool.owners());
         let running = self.actuated.running().into_iter();
         let mut of_ring = running.filter(|(_, at)| at.is_some_and(|at| have.contains(&at)));
         let Some((name, _)) = of_ring.next_back() else {
@@ -307,19 +322,11 @@ impl<'a> Scene<'a> {
             return;
         };
         self.count(Fault::ActuatedKilled, &seen);
-        let name = at.to_string();
         poll_until(CHANGE_MAX, "a dead server to be lost", || {
-            let ring = ring(&self.leader)?;
-            if !owners(&self.leader)?.contains(&at) {
+            if !self.pool.owners()?.contains(&at) {
                 return Some(());
             }
-            let mut unreached = ring["unreached"].as_array()?.iter();
-            let for_ms = unreached.find(|it| it["server"] == *name)?["for_ms"].as_u64()?;
-            if for_ms > 2 * DEAD_AFTER_MS {
-                let order = json!({"what": "lose", "server": name, "proxies": PROXIES});
-                // It is refused while a plan is under way.
-                let _ = self.leader.post("/api/v1/rings/main/servers", &order);
-            }
+            self.pool.lose_if_dead(at);
             None
         });
     }
@@ -357,8 +364,8 @@ impl<'a> Scene<'a> {
     /// One server comes, as far as it owns something.
     fn one_comes(&mut self, random: &mut Xoshiro256PlusPlus, shared: &Shared) {
         shared.think(busy(MIN));
-        let leader = self.leader.clone();
-        let has_come = |_: &Seen| owners(&leader).is_some_and(|owners| owners.len() > MIN);
+        let pool = self.pool.clone();
+        let has_come = |_: &Seen| pool.owners().is_some_and(|owners| owners.len() > MIN);
         // Those after which the next try does not wait for a minute.
         let fault = ADDING[random.next_u64() as usize % 5];
         self.change(fault, random, has_come);
@@ -374,10 +381,10 @@ impl<'a> Scene<'a> {
         judge(told);
     }
 
-    /// Nothing runs that the ring does not have, and nothing at all once a coordinator has ended whose servers end with it.
+    /// Nothing runs that the pool does not have, and nothing at all once a coordinator has ended whose servers end with it.
     fn end(mut self) {
         poll_until(CHANGE_MAX, "nothing to run that owns nothing", || {
-            let owners = owners(&self.leader)?;
+            let owners = self.pool.owners()?;
             let running = self.actuated.running();
             let mut all = running.values();
             all.all(|at| at.is_some_and(|at| owners.contains(&at)))
@@ -391,12 +398,12 @@ impl<'a> Scene<'a> {
     }
 }
 
-fn chaos(by: Actuator) {
+fn chaos(kind: Kind, by: Actuator) {
     let is_long = std::env::var("CHAOS_SECONDS").is_ok();
-    let (actuated, killed) = (Actuated::new(by), Mutex::default());
+    let (actuated, killed) = (Actuated::new(kind, by), Mutex::default());
     let mode = if is_long { "automatic" } else { "observe" };
     let mut scene = Scene::start(mode, &actuated, &killed);
-    let watch = Watch::new(scene.leader.clone(), &actuated, &killed);
+    let watch = Watch::new(scene.pool.clone(), &actuated, &killed);
     let stop = AtomicBool::new(false);
     let watching = std::iter::once(|| watch.run(&stop));
     let watched = beside(&stop, watching, || {
@@ -422,11 +429,17 @@ fn chaos(by: Actuator) {
 
 #[test]
 fn chaos_of_scaling() {
-    chaos(Actuator::Process);
+    chaos(Kind::Ring, Actuator::Process);
+}
+
+#[test]
+#[ignore = "nightly: the same in a cluster, half a minute or more"]
+fn chaos_of_scaling_a_cluster() {
+    chaos(Kind::Cluster, Actuator::Process);
 }
 
 #[test]
 #[ignore = "nightly: the same by a program of an operator's, ten seconds or more"]
 fn chaos_of_scaling_by_a_program() {
-    chaos(Actuator::Command);
+    chaos(Kind::Ring, Actuator::Command);
 }

@@ -12,9 +12,8 @@ use super::bundles::LedBundle;
 use super::ring_reach::Reach;
 use super::ring_slots::Slots;
 use super::rings::LedRing;
-use super::scaled::Scaling;
 use crate::limits::{CLOSING_MIN, PAUSE_MAX, RING_JOIN_LOOK};
-use crate::scale::Measures;
+use crate::scale::{Measures, Scaling};
 
 /// A change that is led here.
 #[derive(Debug)]

@@ -44,8 +44,6 @@ mod ring_steps;
 mod ring_view;
 mod rings;
 mod saved;
-mod scale_view;
-mod scaled;
 mod scaling;
 mod view;
 mod words;
@@ -66,7 +64,6 @@ use crate::limits::{
 use event::Journal;
 use led::Led;
 use rings::Strangers;
-use scaled::Scaled;
 
 pub use bundle_orders::BundleSwitchRequest;
 pub use bundle_view::{BundleView, BundleWishView, BundlesView};
@@ -82,8 +79,6 @@ pub use ring_view::{
 };
 pub use rings::LedRing;
 pub use saved::{SavedChange, SavedChanges, SavedFollower};
-pub use scale_view::{ScaleEventsBody, ScaleTryView, ScaleView, ScalesView};
-pub use scaled::{LedScale, ScaleCounts, ScaleEvent, ScaleWork};
 pub use view::{
     BeginRequest, ChangeView, ChangesView, FollowerView, ForgottenPoolView, PlanServerView,
     PlanView, RemovedProxyView,
@@ -106,7 +101,6 @@ pub(crate) struct Changes {
     /// Those that follow, by name. At most [`PROXIES_MAX`].
     proxies: BTreeMap<String, Life>,
     strangers: Strangers,
-    scaled: Scaled,
     journal: Journal,
 }
 
@@ -154,7 +148,6 @@ impl Changes {
             pools: BTreeMap::new(),
             proxies: BTreeMap::new(),
             strangers: Strangers::default(),
-            scaled: Scaled::default(),
             journal: Journal::default(),
         }
     }
@@ -414,7 +407,6 @@ impl Changes {
             self.withdraw_overdue(now, &pool);
         }
         self.end_slots(now);
-        self.scale(now);
     }
 
     fn withdraw_overdue(&mut self, now: Now, pool: &str) {
@@ -447,8 +439,7 @@ impl Changes {
             .pools
             .values()
             .filter_map(|led| led.may_be_dead_at(now));
-        let all = overdue.chain(resting).chain(slots).chain(dead);
-        all.chain(self.scale_due()).min()
+        overdue.chain(resting).chain(slots).chain(dead).min()
     }
 
     /// What a proxy is told, whose heartbeat was taken in, and whether it is to report

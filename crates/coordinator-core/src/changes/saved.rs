@@ -8,9 +8,9 @@ use evenkeel_schemes::change::{Change, VERSION_MAX};
 use evenkeel_types::{BootId, Instant};
 use serde::{Deserialize, Serialize};
 
-use super::scaled::Scaling;
-use super::{Changes, Led, LedBundle, LedRing, LedScale, Life};
+use super::{Changes, Led, LedBundle, LedRing, Life};
 use crate::limits::{FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, PROXIES_MAX, WHEN_WARM_MAX_S};
+use crate::scale::{LedScale, Scaling};
 
 /// The changes of pools that a coordinator leads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

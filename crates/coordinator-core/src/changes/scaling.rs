@@ -1,8 +1,7 @@
-//! Autoscaling of rings, where it meets them: what is seen of a ring, and what comes of the acts that [`decide`] asks for.
+//! Autoscaling of rings, where it meets them: what is seen of a ring, and what comes of the acts that are asked of it.
 //!
-//! Once a second, and after each act, it is decided what is next. An operator's orders and those of autoscaling go the same way into a ring, so a
-//! server that comes or goes is saved together with the phase that asked for it. What an actuator is to do is only asked for here
-//! ([`scale_work`](Changes::scale_work)): anyone who asks is answered when all is saved.
+//! An operator's orders and those of autoscaling go the same way into a ring, so a server that comes or goes is saved together with the phase
+//! that asked for it.
 //!
 //! Servers are known to an actuator, to trials and here by their places, `HOST:PORT`: a ring may know one by another name.
 
@@ -15,44 +14,30 @@ use evenkeel_schemes::stage::Stage;
 use evenkeel_types::{Instant, Now};
 
 use super::ring_slots::Slot;
-use super::scale_view::ScaleTryView;
-use super::scaled::{LedScale, ScaleWork, Scaling};
 use super::{ChangeRefusal, Changes, Led, LedRing, RingMode, RingServerRequest, ServerOrder};
 use crate::scale::{
-    Act, Measure, Measures, Outcome, Part, Phase, RingServer, Scale, ScaleMode, ScaleSettings,
-    Seen, decide, limits,
+    Act, Measure, Measures, Outcome, Part, PoolServer, ScaleMode, ScaleSettings, ScaleTryView,
+    ScaleView, Scaled, Scaling, Seen, limits, place,
 };
 
 impl LedRing {
     /// The place of a server, `HOST:PORT`.
     pub(super) fn place_of(&self, server: u16) -> Option<String> {
         let servers = &self.plan.placement.servers;
-        servers.get(usize::from(server)).map(place)
+        servers.get(usize::from(server)).map(place_of)
     }
 
     /// What it is known by that is at a place; the place, where the ring has none there.
     fn name_at(&self, at: &str) -> String {
         let mut servers = self.plan.placement.servers.iter();
-        let found = servers.find(|server| place(server) == at);
+        let found = servers.find(|server| place_of(server) == at);
         found.map_or_else(|| at.to_owned(), Server::identity)
     }
 }
 
 /// Where a server is reached.
-fn place(server: &Server) -> String {
-    match server.host.contains(':') {
-        true => format!("[{}]:{}", server.host, server.port),
-        false => format!("{}:{}", server.host, server.port),
-    }
-}
-
-/// The same of what an actuator says.
-fn place_said(address: String) -> String {
-    match address.parse() {
-        Ok(server) => place(&server),
-        // Nothing answers there, so it comes no further than its trial.
-        Err(_) => address,
-    }
+fn place_of(server: &Server) -> String {
+    place(&server.host, server.port)
 }
 
 /// The server that comes or goes by a plan.
@@ -64,8 +49,17 @@ fn under_way(plan: &RingPlan) -> Option<(u16, Part)> {
 }
 
 impl Led {
+    /// What autoscaling sees of its ring. O(slices + servers).
+    fn scale_seen(&self, now: Instant) -> Seen {
+        Seen {
+            measures: self.measures(now),
+            pool: self.ring_seen(),
+            ..Seen::default()
+        }
+    }
+
     /// Servers of the ring, by place, that have anything of it. O(slices + servers).
-    pub(super) fn ring_seen(&self) -> BTreeMap<String, RingServer> {
+    fn ring_seen(&self) -> BTreeMap<String, PoolServer> {
         let (Some(ring), step) = (&self.ring, self.change.step()) else {
             return BTreeMap::new();
         };
@@ -84,18 +78,18 @@ impl Led {
         parts.extend(by_present);
         let seen = |(server, part)| {
             let is_unreached = self.reach.is_unreached(server);
-            Some((ring.place_of(server)?, RingServer { part, is_unreached }))
+            Some((ring.place_of(server)?, PoolServer { part, is_unreached }))
         };
-        let mut seen: BTreeMap<String, RingServer> = parts.into_iter().filter_map(seen).collect();
+        let mut seen: BTreeMap<String, PoolServer> = parts.into_iter().filter_map(seen).collect();
         // A newcomer that waits stands in the list of its own plan alone.
         if let Some(next) = &ring.waiting
             && let Some((server, part)) = under_way(next)
             && let Some(at) = next.placement.servers.get(usize::from(server))
         {
             let is_unreached = false;
-            seen.entry(place(at))
+            seen.entry(place_of(at))
                 .and_modify(|it| it.part = part)
-                .or_insert(RingServer { part, is_unreached });
+                .or_insert(PoolServer { part, is_unreached });
         }
         seen
     }
@@ -122,7 +116,7 @@ impl Led {
     }
 
     /// What was measured last, if that is not long ago: a slot in which a ring changes says nothing, and the next one does.
-    pub(super) fn measures(&self, now: Instant) -> Measures {
+    fn measures(&self, now: Instant) -> Measures {
         let is_new = |(at, _): &(Instant, Measures)| {
             let settings = self.ring.as_ref().map(|ring| ring.settings);
             let measured = settings.filter(|it| it.mode != RingMode::Off);
@@ -146,6 +140,7 @@ pub(super) fn measures_of(slot: &Slot, ring: &Ring) -> Option<Measures> {
         busiest_share: None,
         p99_us: slot.p99_us.map(|us| us as f64),
         hit_rate: (gets > 0.0).then(|| hits / gets),
+        utilization: None,
     })
 }
 
@@ -156,18 +151,14 @@ impl Changes {
         now: Now,
         pool: &str,
         settings: &ScaleSettings,
+        all: &mut Scaled,
     ) -> Result<(), ChangeRefusal> {
         let led = self.led(pool)?;
         led.check_scale(pool, settings)?;
-        let scaling = led.scaling.get_or_insert_with(|| {
-            Scaling::of(LedScale {
-                settings: ScaleSettings::default(),
-                scale: Scale::new(pool),
-            })
-        });
+        let scaling = led.scaling.get_or_insert_with(|| Scaling::new(pool));
         scaling.led.settings = *settings;
         self.journal.has_news = true;
-        self.decide_of(now, pool, None, false);
+        self.scale(now, (pool, None, false), all);
         Ok(())
     }
 
@@ -180,135 +171,64 @@ impl Changes {
     ) -> Result<ScaleTryView, ChangeRefusal> {
         let led = self.pools.get(pool);
         let led = led.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })?;
-        let tried = ScaleSettings {
-            mode: ScaleMode::Observe,
-            sustain_ms: 0,
-            ..*settings
-        };
-        led.check_scale(pool, &tried)?;
-        let seen = Seen {
-            measures: led.measures(now),
-            ring: led.ring_seen(),
-            ..Seen::default()
-        };
-        Ok(ScaleTryView {
-            pool: pool.to_owned(),
-            why: decide(now, &Scale::new(pool), &tried, &seen).why,
-        })
+        led.check_scale(pool, &settings.tried())?;
+        Ok(ScaleTryView::of(now, pool, settings, &led.scale_seen(now)))
     }
 
     /// What waits for an operator's approval is done.
-    pub(crate) fn approve_scale(&mut self, now: Now, pool: &str) -> Result<(), ChangeRefusal> {
+    pub(crate) fn approve_scale(
+        &mut self,
+        now: Now,
+        pool: &str,
+        all: &mut Scaled,
+    ) -> Result<(), ChangeRefusal> {
         let scaling = self.led(pool)?.scaling.as_ref();
-        let waits = |it: &&Scaling| {
-            let is_past = matches!(it.led.scale.phase(), Phase::Past { .. });
-            it.led.settings.mode == ScaleMode::Approve && is_past
-        };
-        if scaling.filter(waits).is_none() {
+        if !scaling.is_some_and(Scaling::waits_for_approval) {
             let pool = pool.to_owned();
             return Err(ChangeRefusal::NothingToApprove { pool });
         }
-        self.decide_of(now, pool, None, true);
+        self.scale(now, (pool, None, true), all);
         Ok(())
     }
 
-    /// What the actuator is to be asked next, if anything. O(pools).
-    pub(crate) fn scale_work(&self, now: Instant) -> Option<ScaleWork> {
-        let asked = self.scaled.asked;
-        if asked.is_none_or(|at| now.since(at) >= limits::LIST_EVERY) {
-            return Some(ScaleWork::List);
-        }
-        self.asked_for().find_map(|(pool, act)| {
-            let is_its = matches!(act, Act::Start { .. } | Act::Stop { .. });
-            let (pool, act) = (pool.clone(), act.clone());
-            is_its.then_some(ScaleWork::Act { pool, act })
-        })
+    /// How the autoscaling of rings stands, by the pool's name. O(pools · (slices + servers)).
+    pub(crate) fn scale_views(&self, now: Instant) -> impl Iterator<Item = ScaleView> {
+        let scaled = self.pools.values();
+        scaled.filter_map(move |led| Some(led.scaling.as_ref()?.view(&led.scale_seen(now))))
     }
 
-    /// Servers that are to be tried, each with its pool. O(pools).
-    pub(crate) fn scale_trials(&self) -> Vec<(String, String)> {
-        let trials = self.asked_for().filter_map(|(pool, act)| match act {
-            Act::Try { address } => Some((pool.clone(), address.clone())),
-            _ => None,
-        });
-        trials.collect()
-    }
-
-    fn asked_for(&self) -> impl Iterator<Item = (&String, &Act)> {
+    /// What rings that are scaled ask for, each with its pool. O(pools).
+    pub(crate) fn scale_acts(&self) -> impl Iterator<Item = (&str, &Act)> {
         let scaled = self.pools.iter();
-        scaled.filter_map(|(pool, led)| Some((pool, led.scaling.as_ref()?.act.as_ref()?)))
+        scaled.filter_map(|(pool, led)| Some((pool.as_str(), led.scaling.as_ref()?.act.as_ref()?)))
     }
 
-    /// The actuator has said what it runs, by name, or nothing of use.
-    pub(crate) fn handle_listed(&mut self, now: Instant, listed: Option<BTreeMap<String, String>>) {
-        let placed = |listed: BTreeMap<String, String>| {
-            let listed = listed.into_iter();
-            listed
-                .map(|(name, at)| (name, place_said(at)))
-                .collect::<BTreeMap<_, _>>()
-        };
-        self.scaled.listed = listed.map(placed);
-        self.scaled.asked = Some(now);
-    }
-
-    /// An act of an actuator's, or a trial, has come to its end.
-    pub(crate) fn handle_acted(&mut self, now: Now, pool: &str, outcome: Outcome) {
-        let outcome = match outcome {
-            Outcome::Started { name, address } => Outcome::Started {
-                name,
-                address: place_said(address),
-            },
-            other => other,
-        };
-        self.decide_of(now, pool, Some(outcome), false);
-    }
-
-    /// Decides of all rings, once a second. O(pools · (slices + servers · log servers)).
-    pub(super) fn scale(&mut self, now: Now) {
-        if now.monotonic.since(self.scaled.decided) < limits::LOOK {
-            return;
-        }
-        self.scaled.decided = now.monotonic;
+    /// The pools whose rings are scaled.
+    pub(crate) fn scaled(&self) -> impl Iterator<Item = &String> {
         let scaled = self.pools.iter().filter(|(_, led)| led.scaling.is_some());
-        let scaled: Vec<String> = scaled.map(|(pool, _)| pool.clone()).collect();
-        for pool in scaled {
-            self.decide_of(now, &pool, None, false);
-        }
+        scaled.map(|(pool, _)| pool)
     }
 
-    /// When that is due.
-    pub(super) fn scale_due(&self) -> Option<Instant> {
-        let mut pools = self.pools.values();
-        let is_any = pools.any(|led| led.scaling.is_some());
-        is_any.then_some(self.scaled.decided + limits::LOOK)
-    }
-
-    fn decide_of(&mut self, now: Now, pool: &str, outcome: Option<Outcome>, is_approved: bool) {
+    /// Decides of a ring, where something may have come of an act, and an operator may have approved what waits; and orders of the ring what is
+    /// asked of it. O(slices + servers · log servers).
+    pub(crate) fn scale(
+        &mut self,
+        now: Now,
+        (pool, outcome, is_approved): (&str, Option<Outcome>, bool),
+        all: &mut Scaled,
+    ) {
         let Some(led) = self.pools.get_mut(pool) else {
             return;
         };
-        let (ring, measures) = (led.ring_seen(), led.measures(now.monotonic));
+        let seen = Seen {
+            outcome,
+            is_approved,
+            ..led.scale_seen(now.monotonic)
+        };
         let Some(scaling) = &mut led.scaling else {
             return;
         };
-        let seen = Seen {
-            measures,
-            ring,
-            listed: self.scaled.listed.clone(),
-            outcome: outcome.or(scaling.outcome.take()),
-            is_approved,
-        };
-        let LedScale { settings, scale } = &mut scaling.led;
-        let decision = decide(now.monotonic, scale, settings, &seen);
-        self.scaled.journal.note(
-            now,
-            pool,
-            (scale.phase(), decision.scale.phase()),
-            &decision.why,
-        );
-        self.journal.has_news |= decision.is_to_save;
-        (*scale, scaling.why) = (decision.scale, decision.why);
-        scaling.act = decision.act;
+        self.journal.has_news |= scaling.decide(now, seen, all);
         self.order_act(now, pool);
     }
 

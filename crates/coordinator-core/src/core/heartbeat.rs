@@ -7,6 +7,7 @@ use evenkeel_types::{Epoch, Instant, Now, ServerId};
 use super::CoordinatorCore;
 use crate::duration::millis;
 use crate::limits;
+use crate::members::Drain;
 use crate::plans::PlanMode;
 
 /// Characters of a foreign cluster's name that a refusal repeats.
@@ -135,7 +136,12 @@ impl CoordinatorCore {
     fn identify(&mut self, now: Instant, heartbeat: &Heartbeat) -> Result<ServerId, Refusal> {
         let Some(known) = self.members.known_as(&heartbeat.name) else {
             let place = (self.free_id(), self.config.initial_servers);
-            return self.members.join(now, heartbeat, place, &mut self.draft);
+            let id = (self.members).join(now, heartbeat, place, &mut self.draft)?;
+            if self.cluster_scale.holds_back(&heartbeat.name) {
+                let drain = Drain::new(now, limits::DRAIN_RATE);
+                self.members.set_drain(id, Some(drain), &mut self.draft);
+            }
+            return Ok(id);
         };
         let (id, boot) = (known.entry.id, known.entry.boot);
         if boot != heartbeat.boot {

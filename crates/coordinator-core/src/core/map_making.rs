@@ -23,6 +23,7 @@ impl CoordinatorCore {
         self.migrations.tend(at, &mut self.members, &mut self.draft);
         self.tend_plans(now);
         self.changes.tend(now);
+        self.scale(now);
         self.revision += u64::from(self.changes.take_news());
         if self.history.is_due(at) {
             let loads = self.server_loads(at);

@@ -3,6 +3,7 @@
 mod heartbeat;
 mod map_making;
 mod orders;
+mod scaling;
 #[cfg(test)]
 mod tests;
 
@@ -18,12 +19,12 @@ use evenkeel_types::{BootId, Epoch, Instant, Now, ServerId};
 
 use crate::changes::{
     BundlesView, ChangeCounts, ChangeEvent, ChangeRefusal, Changes, ChangesView, RingsView,
-    ScaleCounts, ScaleEvent, ScaleWork, ScalesView,
 };
 use crate::cluster_hot_keys::{
     ClusterEventView, ClusterHotKeys, ClusterHotKeysView, HotKeyEventCounts,
 };
 use crate::cluster_loads::{ClusterLoads, ClusterLoadsView, LoadNewsCounts, LoadOrder, ServerLoad};
+use crate::cluster_scale::ClusterScale;
 use crate::config::{ConfigError, CoordinatorConfig};
 use crate::event::{Cause, MapEvent};
 use crate::heat::{HeatView, WantedHeat};
@@ -38,7 +39,7 @@ use crate::plans::{
     SavedPlans,
 };
 use crate::quarantine::{Deaths, QuarantinedView, quarantined};
-use crate::scale::Outcome;
+use crate::scale::Scaled;
 use crate::settings::SettingsEvent;
 use crate::state::{RestoreError, SavedState, StateError};
 use crate::takeover::Takeover;
@@ -94,6 +95,10 @@ pub struct CoordinatorCore {
     plans: Plans,
     /// Changes of pools in steps.
     changes: Changes,
+    /// The autoscaling of the cluster; that of rings belongs to their changes.
+    cluster_scale: ClusterScale,
+    /// What all that is scaled has in common.
+    scaled: Scaled,
     /// Who has died lately, and with what.
     deaths: Deaths,
     /// The newest one.
@@ -128,6 +133,8 @@ impl CoordinatorCore {
             settings: Settings::default(),
             members: Members::new(config.silent, now),
             changes: Changes::new(config.silent, lineage, now),
+            cluster_scale: ClusterScale::default(),
+            scaled: Scaled::default(),
             takeover: Takeover::default(),
             draft: MapDraft::default(),
             migrations: Migrations::default(),
@@ -173,6 +180,7 @@ impl CoordinatorCore {
         let silent = core.config.silent;
         core.members = Members::restore(silent, now, state.servers, state.electorates);
         core.changes = Changes::restore(silent, core.lineage, now, state.changes);
+        core.cluster_scale = ClusterScale::restore(now, state.scale);
         core.map = match core.saved_state().document() {
             Some(document) => Some(Arc::new(
                 ClusterMap::new(document).map_err(StateError::from)?,
@@ -203,6 +211,7 @@ impl CoordinatorCore {
             taken_over: contents.taken_over,
             deaths: self.deaths.saved(),
             changes: self.changes.saved(),
+            scale: self.cluster_scale.saved(),
         }
     }
 
@@ -223,9 +232,9 @@ impl CoordinatorCore {
     /// When [`handle_timeout`](Self::handle_timeout) should next be called.
     pub fn poll_deadline(&self) -> Instant {
         let tick = self.last_called + self.config.silent / limits::TICKS_PER_SILENCE;
-        self.changes
-            .deadline(self.last_called)
-            .map_or(tick, |at| tick.min(at))
+        let changes = self.changes.deadline(self.last_called);
+        let earlier = changes.into_iter().chain(self.scale_due());
+        earlier.fold(tick, Instant::min)
     }
 
     /// Takes a map that a server offers, if it is to be taken over; whatever else is offered is ignored.
@@ -249,6 +258,8 @@ impl CoordinatorCore {
             core.counters = self.counters.clone();
             core.members.inherit(&mut self.members);
             core::mem::swap(&mut core.changes, &mut self.changes);
+            core::mem::swap(&mut core.cluster_scale, &mut self.cluster_scale);
+            core::mem::swap(&mut core.scaled, &mut self.scaled);
             core.draft.note_taken_over();
             core.draft.note(change);
             *self = core;
@@ -260,19 +271,6 @@ impl CoordinatorCore {
     /// workers.
     pub fn unheard(&self, now: Instant) -> impl Iterator<Item = &ServerEntry> {
         self.members.unheard(now)
-    }
-
-    /// An actuator has said what it runs: the address of each server by name, or nothing of use. After an act that is to be told before
-    /// what came of it.
-    pub fn handle_listed(&mut self, now: Instant, listed: Option<BTreeMap<String, String>>) {
-        self.changes.handle_listed(now, listed);
-    }
-
-    /// An act of an actuator's for a pool, or a trial of a new server, has come to its end.
-    pub fn handle_acted(&mut self, now: Now, pool: &str, outcome: Outcome) {
-        self.notice_pause(now.monotonic);
-        self.changes.handle_acted(now, pool, outcome);
-        self.finish(now);
     }
 
     /// All workers of that process of a server have answered a hello.
@@ -287,6 +285,7 @@ impl CoordinatorCore {
             self.counters.pauses += 1;
             self.members.notice_pause(now);
             self.changes.notice_pause(now);
+            self.cluster_scale.notice_pause(now);
         }
         self.last_called = now;
     }
@@ -365,32 +364,6 @@ impl CoordinatorCore {
     /// The pools that keep copies, to be shown.
     pub fn bundles(&self, now: Instant) -> BundlesView {
         self.changes.bundles(now)
-    }
-
-    /// How the numbers of servers of rings follow what is measured, to be shown.
-    pub fn scales(&self, now: Instant) -> ScalesView {
-        self.changes.scales(now)
-    }
-
-    /// The last [`limits::CHANGE_EVENTS_MAX`] decisions about numbers of servers, oldest first. Those of a former process are not among them.
-    pub fn scale_events(&self) -> &Recent<ScaleEvent, { limits::CHANGE_EVENTS_MAX }> {
-        self.changes.scale_events()
-    }
-
-    /// Counts of these since the process started.
-    pub fn scale_counts(&self) -> ScaleCounts {
-        self.changes.scale_counts()
-    }
-
-    /// What an actuator is to be asked next, if anything: once what was decided is saved. Its answers go to
-    /// [`handle_listed`](Self::handle_listed) and [`handle_acted`](Self::handle_acted).
-    pub fn scale_work(&self, now: Instant) -> Option<ScaleWork> {
-        self.changes.scale_work(now)
-    }
-
-    /// The places of new servers that are to be tried now, each with its pool, likewise.
-    pub fn scale_trials(&self) -> Vec<(String, String)> {
-        self.changes.scale_trials()
     }
 
     /// The plan of a pool's ring that was begun last.

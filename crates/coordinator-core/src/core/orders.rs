@@ -9,7 +9,7 @@ use super::CoordinatorCore;
 use crate::changes::{
     BeginRequest, BundleSwitchRequest, BundleView, ChangeRefusal, ChangeView, Changes,
     ForgottenPoolView, RemoveProxyRefusal, RemovedProxyView, RingMoveRequest, RingServerRequest,
-    RingSettingsRequest, RingView, ScaleTryView, ScaleView,
+    RingSettingsRequest, RingView,
 };
 use crate::duration::millis;
 use crate::event::{Cause, Change};
@@ -18,7 +18,6 @@ use crate::migrating::{self, MigrationRefusal, MigrationRequest, MigrationView, 
 use crate::placing::{Moving, Purpose};
 use crate::plans::{PlanRefusal, PlanSettings};
 use crate::quarantine::{ReleaseRefusal, ReleasedView, check_release};
-use crate::scale::ScaleSettings;
 use crate::settings::{SettingsRefusal, changed, differences};
 
 impl CoordinatorCore {
@@ -229,56 +228,6 @@ impl CoordinatorCore {
         order(&mut self.changes)?;
         self.finish(now);
         let view = self.changes.ring(now.monotonic, pool);
-        view.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })
-    }
-
-    /// Changes how the number of servers of a pool's ring follows what is measured, for an operator. Gives how it stands then.
-    ///
-    /// # Errors
-    ///
-    /// See [`ChangeRefusal`]; then nothing has changed.
-    pub fn set_scale(
-        &mut self,
-        now: Now,
-        pool: &str,
-        settings: &ScaleSettings,
-    ) -> Result<ScaleView, ChangeRefusal> {
-        self.order_scale(now, pool, |changes| changes.set_scale(now, pool, settings))
-    }
-
-    /// Lets autoscaling do what it asks for, for an operator. Gives how it stands then.
-    ///
-    /// # Errors
-    ///
-    /// Nothing waits for it.
-    pub fn approve_scale(&mut self, now: Now, pool: &str) -> Result<ScaleView, ChangeRefusal> {
-        self.order_scale(now, pool, |changes| changes.approve_scale(now, pool))
-    }
-
-    /// What would be decided of a pool at this moment by settings that are not set.
-    ///
-    /// # Errors
-    ///
-    /// They could not be set.
-    pub fn try_scale(
-        &self,
-        now: Now,
-        pool: &str,
-        settings: &ScaleSettings,
-    ) -> Result<ScaleTryView, ChangeRefusal> {
-        self.changes.try_scale(now.monotonic, pool, settings)
-    }
-
-    fn order_scale(
-        &mut self,
-        now: Now,
-        pool: &str,
-        order: impl FnOnce(&mut Changes) -> Result<(), ChangeRefusal>,
-    ) -> Result<ScaleView, ChangeRefusal> {
-        self.notice_pause(now.monotonic);
-        order(&mut self.changes)?;
-        self.finish(now);
-        let view = self.changes.scale_of(now.monotonic, pool);
         view.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })
     }
 

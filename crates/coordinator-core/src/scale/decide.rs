@@ -105,7 +105,7 @@ impl Scale {
                 name,
                 address,
                 since,
-            } => self.await_drain(now, seen, name, address, since),
+            } => self.await_drain(now, settings, seen, (name, address, since)),
             Phase::Stopping {
                 name, address, why, ..
             } => self.await_stop(now, seen, name, address, why),
@@ -136,7 +136,7 @@ impl Scale {
             return stands(self, "autoscaling is off".into());
         }
         if servers == 0 {
-            return stands(self, "no server of the ring is known".into());
+            return stands(self, "no server of the pool is known".into());
         }
         if settings.mode != ScaleMode::Observe
             && let Some((name, address)) = self.stray(seen)
@@ -175,7 +175,7 @@ impl Scale {
                 format!("{why}: waits for approval to {}", side.words())
             }
             _ if seen.is_changing() => {
-                format!("{why}: waits until the ring has ended its change")
+                format!("{why}: waits until the pool has ended its change")
             }
             (_, Side::Upper) => self.begin_start(settings, seen, &why),
             (_, Side::Lower) => self.begin_drain(now, seen, &why),
@@ -221,7 +221,7 @@ impl Scale {
         self.named = numbers.fold(self.named, u64::max);
     }
 
-    /// A server is to be removed: the last that came, of those that the actuator can stop and the ring has.
+    /// A server is to be removed: the last that came, of those that the actuator can stop and the pool has.
     fn begin_drain(&mut self, now: Instant, seen: &Seen, why: &str) -> String {
         if let Some(unreached) = seen.unreached_besides("") {
             return format!("{why}: removes nothing while {unreached} is not reached");
@@ -234,7 +234,7 @@ impl Scale {
         };
         let ours = listed.iter().filter(is_ours);
         let Some((name, address)) = ours.max_by_key(|(name, _)| self.number_of(name)) else {
-            return format!("{why}, but the actuator runs no server of the ring");
+            return format!("{why}, but the actuator runs no server of the pool");
         };
         let (name, address) = (name.clone(), address.clone());
         self.handle_names(listed);
@@ -247,11 +247,13 @@ impl Scale {
         why
     }
 
-    /// A server that the actuator runs by a name that was given, and that the ring does not have.
+    /// A server that the actuator runs by a name that was given, and that the pool does not have.
     fn stray(&self, seen: &Seen) -> Option<(String, String)> {
-        let is_given = |name: &str| self.number_of(name).is_some_and(|it| it <= self.named);
         let mut listed = seen.listed.iter().flatten();
-        let stray = listed.find(|(name, address)| is_given(name) && seen.part(address).is_none());
+        let is_stray = |(name, address): &(&String, &String)| {
+            self.has_given(name) && seen.part(address).is_none()
+        };
+        let stray = listed.find(is_stray);
         stray.map(|(name, address)| (name.clone(), address.clone()))
     }
 }

@@ -4,7 +4,7 @@
 //! are. A pressure is taken to be inverse to the number of servers. That is so of requests, roughly so of the busiest server, and a guess
 //! on the safe side for the others.
 
-use super::limits::LEFT_BELOW;
+use super::limits::{ALL_HOT, LEFT_BELOW};
 use super::measure::{Band, Measure, Measures};
 use super::settings::ScaleSettings;
 
@@ -55,6 +55,14 @@ pub(super) fn judge(
     }
     let present = servers as f64 / counted as f64;
     let fewer = servers as f64 / (counted as f64 - 1.0);
+    let used = measures.utilization.filter(|used| used.is_finite());
+    let used_by = |factor: f64| used.map_or(0.0, |used| used * factor);
+    if used_by(present) > ALL_HOT {
+        let used = used_by(present);
+        return Judgement::TooFew(format!(
+            "all servers are hot: they use {used:.3} of what they can do together, above {ALL_HOT}"
+        ));
+    }
     let past = pressures
         .iter()
         .find(|(_, it)| it.value * present > it.upper);
@@ -77,6 +85,12 @@ pub(super) fn judge(
         let (value, upper) = (measure.shown(it.value * fewer), measure.shown(it.upper));
         return Judgement::Enough(format!(
             "with a server fewer, {measure} would be about {value}, too near to {upper}"
+        ));
+    }
+    if used_by(fewer) >= LEFT_BELOW * ALL_HOT {
+        let used = used_by(fewer);
+        return Judgement::Enough(format!(
+            "with a server fewer, all would use about {used:.3} of what they can do together, too near to {ALL_HOT}"
         ));
     }
     let Some((measure, it)) = pressures.first() else {

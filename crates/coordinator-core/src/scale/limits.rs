@@ -9,7 +9,7 @@ pub const LOOK: Duration = Duration::from_secs(1);
 /// has to end.
 pub const MEASURED_SLOTS: u32 = 3;
 
-/// Distance of questions what an actuator runs: a server that ends by itself counts no more when the ring loses it, so this is for strays.
+/// Distance of questions what an actuator runs: a server that ends by itself counts no more when the pool loses it, so this is for strays.
 pub const LIST_EVERY: Duration = Duration::from_secs(30);
 
 /// How long a threshold is passed before anything is done, where an operator says nothing: the paper's "predefined period". Bursts of a few
@@ -29,6 +29,10 @@ pub const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// the server back.
 pub const LEFT_BELOW: f64 = 0.8;
 
+/// Part of what all servers of a cluster can do together, past which they are hot as a whole and some are added: plans find nobody then who could
+/// take from another ([`ClusterConfig::busy_all_hot`](evenkeel_balance::cluster::ClusterConfig::busy_all_hot) is the same).
+pub const ALL_HOT: f64 = 0.85;
+
 /// Answers in a row after which a new server may join.
 pub const TRIALS: u32 = 10;
 
@@ -41,7 +45,7 @@ pub const BACK_OFF: Duration = Duration::from_secs(60);
 /// Longest such wait: an actuator that works again is noticed within half an hour.
 pub const BACK_OFF_MAX: Duration = Duration::from_secs(30 * 60);
 
-/// For this long a ring may refuse to begin with a server, because it is changing or a proxy is unknown. Then the change is given up.
+/// For this long a pool may refuse to begin with a server, because it is changing or a proxy is unknown. Then the change is given up.
 pub const ORDER_WITHIN: Duration = Duration::from_secs(10 * 60);
 
 /// Wait before an actuator that could not stop a server is asked again.

@@ -30,6 +30,9 @@ pub struct Measures {
     pub p99_us: Option<f64>,
     /// Part of gets that are hits.
     pub hit_rate: Option<f64>,
+    /// What all servers carry, as a part of what they can do together. It has no thresholds to be set: see [`ALL_HOT`](super::limits::ALL_HOT).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilization: Option<f64>,
 }
 
 /// Two thresholds of a measure.

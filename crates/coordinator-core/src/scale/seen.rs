@@ -1,4 +1,4 @@
-//! What decisions are made of, besides the state: what is measured, what the ring has, what the actuator has done and says.
+//! What decisions are made of, besides the state: what is measured, what the pool has, what the actuator has done and says.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use super::measure::Measures;
 pub struct Seen {
     /// What was measured.
     pub measures: Measures,
-    /// Servers of the ring by address, as it knows them: those that own a slice, and those that come or go.
-    pub ring: BTreeMap<String, RingServer>,
+    /// Servers of the pool by address, as it knows them: those that own a slice, and those that come or go.
+    pub pool: BTreeMap<String, PoolServer>,
     /// What the actuator runs, as it has said last: the address of each name. Absent while it says nothing of use.
     pub listed: Option<BTreeMap<String, String>>,
     /// What came of an act since the last decision.
@@ -19,16 +19,16 @@ pub struct Seen {
     pub is_approved: bool,
 }
 
-/// A server of the ring.
+/// A server of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RingServer {
+pub struct PoolServer {
     /// What it has of it.
     pub part: Part,
     /// Some proxy does not reach it.
     pub is_unreached: bool,
 }
 
-/// What a server has of a ring. Who has nothing is not there.
+/// What a server has of a pool. Who has nothing is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
     /// It gets some by a plan that is under way or waits.
@@ -39,7 +39,7 @@ pub enum Part {
     Leaves,
 }
 
-/// What is to be done next. Each can be done again and is done once: the actuator's by the name, the ring's by the address.
+/// What is to be done next. Each can be done again and is done once: the actuator's by the name, the pool's by the address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Act {
     /// The actuator is to start a server by this name, or to say where it runs.
@@ -52,12 +52,12 @@ pub enum Act {
         /// Where it is.
         address: String,
     },
-    /// The ring is to take the server.
+    /// The pool is to take the server.
     Join {
         /// Where it is.
         address: String,
     },
-    /// The ring is to let go of it.
+    /// The pool is to let go of it.
     Drain {
         /// Where it is.
         address: String,
@@ -88,26 +88,26 @@ pub enum Outcome {
 impl Seen {
     /// Servers that own a slice and are to keep it. O(servers).
     pub(super) fn servers(&self) -> usize {
-        let keep = |server: &&RingServer| server.part == Part::Owns;
-        self.ring.values().filter(keep).count()
+        let keep = |server: &&PoolServer| server.part == Part::Owns;
+        self.pool.values().filter(keep).count()
     }
 
-    /// What the server at an address has of the ring.
+    /// What the server at an address has of the pool.
     pub(super) fn part(&self, address: &str) -> Option<Part> {
-        self.ring.get(address).map(|server| server.part)
+        self.pool.get(address).map(|server| server.part)
     }
 
     /// Whether a server comes or goes.
     pub(super) fn is_changing(&self) -> bool {
-        let changes = |server: &RingServer| server.part != Part::Owns;
-        self.ring.values().any(changes)
+        let changes = |server: &PoolServer| server.part != Part::Owns;
+        self.pool.values().any(changes)
     }
 
     /// A server besides this one that some proxy does not reach.
     pub(super) fn unreached_besides(&self, address: &str) -> Option<&str> {
         let is_other =
-            |(at, server): &(&String, &RingServer)| server.is_unreached && *at != address;
-        let mut others = self.ring.iter().filter(is_other);
+            |(at, server): &(&String, &PoolServer)| server.is_unreached && *at != address;
+        let mut others = self.pool.iter().filter(is_other);
         others.next().map(|(at, _)| at.as_str())
     }
 

@@ -44,9 +44,9 @@ pub struct ScaleSettings {
     pub hit_rate: Option<Band>,
     /// Servers that are added by one decision, 1 to `max`. One is removed.
     pub step: usize,
-    /// Servers of the ring at least, from 1. Where there are fewer, some are added.
+    /// Servers of the pool at least, from 1. Where there are fewer, some are added.
     pub min: usize,
-    /// Servers of the ring at most, up to [`SERVERS_MAX`].
+    /// Servers of the pool at most, up to [`SERVERS_MAX`].
     pub max: usize,
     /// Milliseconds for which thresholds are passed before anything is done. At most [`limits::WAIT_MAX`], as all times here.
     pub sustain_ms: u64,
@@ -162,6 +162,15 @@ impl ScaleSettings {
             Measure::BusiestShare => self.busiest_share,
             Measure::P99Us => self.p99_us,
             Measure::HitRate => self.hit_rate,
+        }
+    }
+
+    /// The same, to find out what would be done at this moment.
+    pub(crate) fn tried(&self) -> Self {
+        ScaleSettings {
+            mode: ScaleMode::Observe,
+            sustain_ms: 0,
+            ..*self
         }
     }
 

@@ -48,7 +48,7 @@ pub enum Phase {
         #[serde(skip)]
         trial: Option<Trial>,
     },
-    /// A server joins the ring.
+    /// A server joins the pool.
     Joining {
         /// Its name.
         name: String,
@@ -56,20 +56,20 @@ pub enum Phase {
         address: String,
         /// Servers that are to be added after it; none where it is one that was to leave and stays.
         more: Option<usize>,
-        /// The ring has begun with it.
+        /// The pool has begun with it.
         #[serde(skip)]
         is_ordered: bool,
-        /// Since when the ring does not begin.
+        /// Since when the pool does not begin.
         #[serde(skip)]
         since: Instant,
     },
-    /// A server leaves the ring.
+    /// A server leaves the pool.
     Draining {
         /// Its name.
         name: String,
         /// Where it is.
         address: String,
-        /// Since when the ring does not begin.
+        /// Since when the pool does not begin.
         #[serde(skip)]
         since: Instant,
     },
@@ -120,7 +120,7 @@ pub struct Trial {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// It was removed from the ring.
+    /// It was removed from the pool.
     Drained,
     /// It was started in vain.
     Vain,
@@ -146,7 +146,7 @@ pub enum After {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Account {
-    /// Milliseconds that servers of the ring have run, all together.
+    /// Milliseconds that servers of the pool have run, all together.
     pub server_ms: u64,
     /// The same of servers that observed decisions would have added, less those of servers that they would have removed.
     pub would_ms: i64,
@@ -202,7 +202,7 @@ impl PhaseName {
             // What is only observed rests without having done anything.
             PastUpper => matches!(next, Steady | BelowLower | Starting | Stopping | Cooling),
             BelowLower => matches!(next, Steady | PastUpper | Draining | Stopping | Cooling),
-            // At an address that the ring has, nothing is stopped.
+            // At an address that the pool has, nothing is stopped.
             Starting => matches!(next, Joining | Stopping | Cooling),
             // Another one is to be added, too.
             Joining => matches!(next, Starting | Stopping | Cooling),
@@ -321,8 +321,7 @@ impl Scale {
 
     /// What about it contradicts itself, if anything.
     pub fn contradiction(&self) -> Option<&'static str> {
-        let is_given = |name: &str| self.number_of(name).is_some_and(|it| it <= self.named);
-        let is_known = self.phase.server().is_none_or(is_given);
+        let is_known = self.phase.server().is_none_or(|name| self.has_given(name));
         (!is_known).then_some("autoscaling is about a server whose name it has not given")
     }
 
@@ -347,6 +346,11 @@ impl Scale {
             "autoscaling may not go from {from} to {to}"
         );
         self.phase = next;
+    }
+
+    /// Whether this name was given to a server of this pool.
+    pub(crate) fn has_given(&self, name: &str) -> bool {
+        self.number_of(name).is_some_and(|it| it <= self.named)
     }
 
     /// The number in a name that may be one of those that were given to servers of this pool.

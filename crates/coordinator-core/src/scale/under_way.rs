@@ -54,7 +54,7 @@ impl Scale {
             // Whatever runs there is in use.
             return self.fail(
                 now,
-                format!("the actuator says that {name} is {address}, which the ring has already"),
+                format!("the actuator says that {name} is {address}, which the pool has already"),
             );
         }
         let trial = Some(Trial {
@@ -130,7 +130,7 @@ impl Scale {
             Some(Part::Owns) => return self.joined(now, settings, seen, &name, more),
             Some(part) => {
                 let is_ordered = is_ordered || part == Part::Comes;
-                let why = format!("{name} joins the ring");
+                let why = format!("{name} joins the pool");
                 self.enter(Phase::Joining {
                     name,
                     address,
@@ -144,7 +144,7 @@ impl Scale {
         }
         if is_ordered {
             let stops = self.stop(now, name, Some(address), Why::Vain);
-            return format!("the ring has taken it back; {stops}");
+            return format!("the pool has taken it back; {stops}");
         }
         let is_it = |act: &Act| matches!(act, Act::Join { address: of } if *of == address);
         let refused = seen
@@ -153,9 +153,9 @@ impl Scale {
             .to_owned();
         if now.since(since) >= limits::ORDER_WITHIN {
             let stops = self.stop(now, name, Some(address), Why::Vain);
-            return format!("the ring does not take it: {refused}; {stops}");
+            return format!("the pool does not take it: {refused}; {stops}");
         }
-        format!("{name} waits for the ring: {refused}")
+        format!("{name} waits for the pool: {refused}")
     }
 
     fn joined(
@@ -184,14 +184,21 @@ impl Scale {
     pub(super) fn await_drain(
         &mut self,
         now: Instant,
+        settings: &ScaleSettings,
         seen: &Seen,
-        name: String,
-        address: String,
-        since: Instant,
+        (name, address, since): (String, String, Instant),
     ) -> String {
         let Some(part) = seen.part(&address) else {
             return self.stop(now, name, Some(address), Why::Drained);
         };
+        let others = seen.servers() - usize::from(part == Part::Owns);
+        if others < settings.min {
+            let min = settings.min;
+            let why =
+                format!("{name} stays, for there are {others} others, and at least {min} wanted");
+            self.join(now, name, address, None);
+            return why;
+        }
         if let Some(other) = seen.unreached_besides(&address) {
             let why = format!("{name} stays, for {other} is not reached");
             self.join(now, name, address, None);
@@ -201,7 +208,7 @@ impl Scale {
         let refused = seen.failure(is_it).map(str::to_owned);
         match (part, refused) {
             (Part::Leaves, _) => {
-                let why = format!("{name} leaves the ring");
+                let why = format!("{name} leaves the pool");
                 self.enter(Phase::Draining {
                     name,
                     address,
@@ -210,13 +217,13 @@ impl Scale {
                 why
             }
             (_, refused) if now.since(since) >= limits::ORDER_WITHIN => {
-                let refused = refused.unwrap_or_else(|| "the ring does not begin".into());
+                let refused = refused.unwrap_or_else(|| "the pool does not begin".into());
                 let why = format!("{name} stays: {refused}");
                 self.join(now, name, address, None);
                 why
             }
-            (_, Some(refused)) => format!("{name} waits for the ring: {refused}"),
-            (_, None) => format!("{name} waits for the ring"),
+            (_, Some(refused)) => format!("{name} waits for the pool: {refused}"),
+            (_, None) => format!("{name} waits for the pool"),
         }
     }
 
@@ -235,7 +242,7 @@ impl Scale {
             return self.stopped(now, &name, why);
         }
         if is_used {
-            return format!("{name} is not stopped: the ring has something at its address");
+            return format!("{name} is not stopped: the pool has something at its address");
         }
         match seen.failure(is_it) {
             None => format!("{name} is being stopped"),
@@ -303,13 +310,13 @@ impl Scale {
 }
 
 impl Seen {
-    /// Whether a server must not be stopped: the ring has something where it is, or where the actuator says it is now; or nothing is
-    /// known of the ring.
+    /// Whether a server must not be stopped: the pool has something where it is, or where the actuator says it is now; or nothing is
+    /// known of the pool.
     pub(super) fn is_used(&self, name: &str, address: Option<&str>) -> bool {
         let listed = self.listed.as_ref().and_then(|listed| listed.get(name));
         let listed = listed.map(String::as_str);
         let has_part = |at: &str| self.part(at).is_some();
-        self.ring.is_empty() || address.into_iter().chain(listed).any(has_part)
+        self.pool.is_empty() || address.into_iter().chain(listed).any(has_part)
     }
 }
 
@@ -318,7 +325,7 @@ impl Why {
         match self {
             Why::Drained => "for it owns nothing any more",
             Why::Vain => "for it was started in vain",
-            Why::Stray => "for the ring does not have it and nobody waits for it",
+            Why::Stray => "for the pool does not have it and nobody waits for it",
         }
     }
 }

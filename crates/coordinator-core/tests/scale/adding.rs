@@ -109,7 +109,7 @@ fn an_actuator_that_names_a_server_of_the_ring_as_new_has_nothing_stopped() {
     assert_eq!(decision.act, None);
     assert_eq!(
         decision.why,
-        "the actuator says that p-2 is 10.0.0.1:11211, which the ring has already"
+        "the actuator says that p-2 is 10.0.0.1:11211, which the pool has already"
     );
     story.runs("p-2");
     let listed = story.seen.listed.as_mut().unwrap();
@@ -129,14 +129,14 @@ fn a_newcomer_that_the_ring_takes_back_is_stopped() {
     }
     assert_eq!(
         story.fails("waits for proxy a").why,
-        "p-2 waits for the ring: waits for proxy a"
+        "p-2 waits for the pool: waits for proxy a"
     );
     story.has(&address("p-2"), Part::Comes);
     story.after(3_600);
-    story.seen.ring.remove(&address("p-2"));
+    story.seen.pool.remove(&address("p-2"));
     assert_eq!(
         story.after(1).why,
-        "the ring has taken it back; p-2 is stopped, for it was started in vain"
+        "the pool has taken it back; p-2 is stopped, for it was started in vain"
     );
 }
 
@@ -238,7 +238,7 @@ fn another_leader_goes_on_in_each_phase() {
             address: address("p-2")
         })
     );
-    story.seen.ring.remove(&address("p-2"));
+    story.seen.pool.remove(&address("p-2"));
     story.after(1);
     story.passes_on();
     assert_eq!(story.after(1).act, Some(Act::Stop { name: "p-2".into() }));

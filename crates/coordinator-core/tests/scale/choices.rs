@@ -83,8 +83,8 @@ fn what_is_not_known_is_no_reason_for_anything() {
     }
     story.seen.measures.requests_per_server = Some(90_000.0);
     story.seen.measures.hit_rate = Some(0.9);
-    story.seen.ring.clear();
-    assert_eq!(story.after(100).why, "no server of the ring is known");
+    story.seen.pool.clear();
+    assert_eq!(story.after(100).why, "no server of the pool is known");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn nothing_begins_while_the_ring_changes() {
         story
             .after(30)
             .why
-            .ends_with("waits until the ring has ended its change")
+            .ends_with("waits until the pool has ended its change")
     );
     story.has("10.0.0.9:11211", Part::Owns);
     story.after(1);

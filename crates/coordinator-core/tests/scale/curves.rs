@@ -3,7 +3,7 @@
 //! A server takes 20 s to start, 12 s to join and 20 s to leave. Measures are those of the last second.
 
 use evenkeel_coordinator_core::scale::{
-    Act, Band, Outcome, Part, RingServer, Scale, ScaleMode, ScaleSettings, Seen, decide,
+    Act, Band, Outcome, Part, PoolServer, Scale, ScaleMode, ScaleSettings, Seen, decide,
 };
 use evenkeel_types::Instant;
 use evenkeel_types::random::SplitMix64;
@@ -93,13 +93,13 @@ fn run_with(
         listed: Some([].into()),
         ..Seen::default()
     };
-    let owner = |part| RingServer {
+    let owner = |part| PoolServer {
         part,
         is_unreached: false,
     };
     for number in 1..=servers {
         let name = format!("p-{number}");
-        seen.ring.insert(name.clone(), owner(Part::Owns));
+        seen.pool.insert(name.clone(), owner(Part::Owns));
         seen.listed
             .get_or_insert_default()
             .insert(name.clone(), name);
@@ -115,14 +115,14 @@ fn run_with(
     for second in 0..seconds {
         if let Some((address, part, _)) = ring_until.take_if(|(_, _, until)| *until == second) {
             match part {
-                Part::Leaves => drop(seen.ring.remove(&address)),
-                _ => drop(seen.ring.insert(address, owner(Part::Owns))),
+                Part::Leaves => drop(seen.pool.remove(&address)),
+                _ => drop(seen.pool.insert(address, owner(Part::Owns))),
             }
             result.changes.push((second, part == Part::Comes));
         }
         // Who comes or goes serves a half of it, and the others all.
         let servers = seen
-            .ring
+            .pool
             .values()
             .filter(|it| it.part != Part::Comes)
             .count();
@@ -154,11 +154,11 @@ fn run_with(
         scale = decision.scale;
         match decision.act {
             Some(Act::Join { address }) => {
-                seen.ring.insert(address.clone(), owner(Part::Comes));
+                seen.pool.insert(address.clone(), owner(Part::Comes));
                 ring_until = Some((address, Part::Comes, second + JOIN_S));
             }
             Some(Act::Drain { address }) => {
-                seen.ring.insert(address.clone(), owner(Part::Leaves));
+                seen.pool.insert(address.clone(), owner(Part::Leaves));
                 ring_until = Some((address, Part::Leaves, second + LEAVE_S));
             }
             Some(act) if under_way.is_none() => {

@@ -1,7 +1,7 @@
 //! Servers that are removed, and what can go wrong with them.
 
 use crate::story::{Story, address, band};
-use evenkeel_coordinator_core::scale::{Act, Part, PhaseName, RingServer, ScaleMode};
+use evenkeel_coordinator_core::scale::{Act, Part, PhaseName, PoolServer, ScaleMode};
 
 #[test]
 fn the_last_that_came_leaves_and_is_stopped_when_it_owns_nothing() {
@@ -10,14 +10,14 @@ fn the_last_that_came_leaves_and_is_stopped_when_it_owns_nothing() {
     for _ in 0..100 {
         assert_eq!(story.after(60).act, None);
     }
-    story.seen.ring.remove(&address("p-3"));
+    story.seen.pool.remove(&address("p-3"));
     let decision = story.after(1);
     assert_eq!(decision.act, Some(Act::Stop { name: "p-3".into() }));
     assert!(decision.is_to_save);
     // Somebody has given its address a part again.
     story.has(&address("p-3"), Part::Comes);
     assert_eq!(story.after(1).act, None);
-    story.seen.ring.remove(&address("p-3"));
+    story.seen.pool.remove(&address("p-3"));
     assert!(story.after(1).act.is_some());
     assert_eq!(story.done().why, "p-3 is stopped");
     assert_eq!(
@@ -38,7 +38,7 @@ fn none_leaves_that_the_actuator_does_not_run_or_that_is_needed() {
     story.after(1);
     assert_eq!(
         story.after(30).why,
-        "requests_per_server is 5000, below 12000, but the actuator runs no server of the ring"
+        "requests_per_server is 5000, below 12000, but the actuator runs no server of the pool"
     );
     story.seen.listed = None;
     assert!(
@@ -63,15 +63,35 @@ fn none_leaves_that_the_actuator_does_not_run_or_that_is_needed() {
 }
 
 #[test]
+fn a_removal_is_given_up_when_another_server_is_gone_that_was_needed() {
+    let mut story = Story::of(4);
+    story.settings.min = 3;
+    story.loaded(5_000.0);
+    story.after(1);
+    story.after(30);
+    assert_eq!(story.name(), PhaseName::Draining);
+    story.has(&address("p-3"), Part::Leaves);
+    story.after(1);
+    assert_eq!(story.name(), PhaseName::Draining);
+    story.seen.pool.remove(&address("p-1"));
+    assert_eq!(
+        story.after(1).why,
+        "p-3 stays, for there are 2 others, and at least 3 wanted"
+    );
+    story.has(&address("p-3"), Part::Owns);
+    assert_eq!(story.after(1).why, "p-3 stays");
+}
+
+#[test]
 fn a_removal_is_given_up_while_another_server_is_not_reached() {
-    let unreached = RingServer {
+    let unreached = PoolServer {
         part: Part::Owns,
         is_unreached: true,
     };
     let mut story = Story::of(4);
     story.loaded(5_000.0);
     story.after(1);
-    story.seen.ring.insert(address("p-1"), unreached);
+    story.seen.pool.insert(address("p-1"), unreached);
     let why = &story.after(30).why;
     assert!(
         why.ends_with("removes nothing while p-1.cache:11211 is not reached"),
@@ -81,7 +101,7 @@ fn a_removal_is_given_up_while_another_server_is_not_reached() {
     // The ring has not begun.
     story.after(1);
     assert_eq!(story.name(), PhaseName::Draining);
-    story.seen.ring.insert(address("p-1"), unreached);
+    story.seen.pool.insert(address("p-1"), unreached);
     assert_eq!(
         story.after(1).why,
         "p-3 stays, for p-1.cache:11211 is not reached"
@@ -91,10 +111,10 @@ fn a_removal_is_given_up_while_another_server_is_not_reached() {
     // The ring has begun: it joins again when it has left.
     story.after(600);
     story.drains("p-3");
-    story.seen.ring.insert(address("p-1"), unreached);
+    story.seen.pool.insert(address("p-1"), unreached);
     assert_eq!(story.after(1).act, None);
-    story.seen.ring.remove(&address("p-1"));
-    story.seen.ring.remove(&address("p-3"));
+    story.seen.pool.remove(&address("p-1"));
+    story.seen.pool.remove(&address("p-3"));
     assert_eq!(
         story.after(1).act,
         Some(Act::Join {
@@ -118,14 +138,14 @@ fn a_server_that_nobody_waits_for_is_stopped_and_others_are_left_alone() {
         listed.insert(other.into(), address(other));
     }
     assert_eq!(story.after(1).act, None);
-    story.seen.ring.remove(&address("p-2"));
+    story.seen.pool.remove(&address("p-2"));
     story.settings.mode = ScaleMode::Observe;
     assert_eq!(story.after(1).act, None);
     story.settings.mode = ScaleMode::Automatic;
     let decision = story.after(1);
     assert_eq!(
         decision.why,
-        "p-2 is stopped, for the ring does not have it and nobody waits for it"
+        "p-2 is stopped, for the pool does not have it and nobody waits for it"
     );
     assert_eq!(decision.act, Some(Act::Stop { name: "p-2".into() }));
     story.done();
@@ -137,7 +157,7 @@ fn what_was_begun_is_ended_when_it_is_switched_off() {
     let mut story = Story::of(4);
     story.drains("p-3");
     story.settings.mode = ScaleMode::Off;
-    story.seen.ring.remove(&address("p-3"));
+    story.seen.pool.remove(&address("p-3"));
     assert_eq!(story.after(1).act, Some(Act::Stop { name: "p-3".into() }));
     story.done();
     story.loaded(90_000.0);

@@ -1,7 +1,7 @@
 //! A pool, who scales it, and a clock that is moved by hand.
 
 use evenkeel_coordinator_core::scale::{
-    Act, Band, Decision, Outcome, Part, PhaseName, RingServer, Scale, ScaleMode, ScaleSettings,
+    Act, Band, Decision, Outcome, Part, PhaseName, PoolServer, Scale, ScaleMode, ScaleSettings,
     Seen, decide,
 };
 use evenkeel_types::Instant;
@@ -47,11 +47,11 @@ impl Story {
     }
 
     pub fn has(&mut self, address: &str, part: Part) {
-        let server = RingServer {
+        let server = PoolServer {
             part,
             is_unreached: false,
         };
-        self.seen.ring.insert(address.into(), server);
+        self.seen.pool.insert(address.into(), server);
     }
 
     pub fn runs(&mut self, name: &str) {

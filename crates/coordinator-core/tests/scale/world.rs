@@ -4,7 +4,7 @@
 //! What an actuator is asked can be done, fail, be done without an answer, or be done much later.
 
 use evenkeel_coordinator_core::scale::{
-    Act, After, Band, Measures, Outcome, Part, Phase, RingServer, Scale, ScaleMode, ScaleSettings,
+    Act, After, Band, Measures, Outcome, Part, Phase, PoolServer, Scale, ScaleMode, ScaleSettings,
     Seen, decide, limits,
 };
 use evenkeel_types::Instant;
@@ -162,7 +162,7 @@ impl Leader {
         }
         let server = |(at, part): (String, Part)| {
             let is_unreached = world.unreached.as_ref() == Some(&at);
-            (at, RingServer { part, is_unreached })
+            (at, PoolServer { part, is_unreached })
         };
         let listed = self.listed.iter().map(|name| (name.clone(), name.clone()));
         Seen {
@@ -170,7 +170,7 @@ impl Leader {
                 requests_per_server: value,
                 ..Measures::default()
             },
-            ring: ring.into_iter().map(server).collect(),
+            pool: ring.into_iter().map(server).collect(),
             listed: Some(listed.collect()),
             outcome: self.outcome.clone(),
             is_approved: false,

@@ -11,6 +11,7 @@ mod moves;
 mod overload;
 mod phases;
 mod rnb;
+mod scale;
 mod spore;
 mod watch;
 
@@ -58,6 +59,8 @@ pub const ALL: &[Experiment] = &[
     adaptive::FIGURE_9,
     adaptive::FIGURE_10,
     adaptive::MOVES,
+    scale::RING,
+    scale::CLUSTER,
     locality::FIGURE_4,
     locality::FIGURE_5,
     locality::FIGURE_6,

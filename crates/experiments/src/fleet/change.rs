@@ -3,8 +3,9 @@
 use super::{Fleet, LOOK_INTERVAL, READY_DEADLINE, SERVERS_MAX, Small, name_of, start_coordinator};
 use anyhow::{Context, ensure};
 use evenkeel_bench::process::{Server, allowed_cores};
+use evenkeel_coordinator_core::scale::ScaleSettings;
 use evenkeel_coordinator_core::{
-    Cause, DrainRequest, MigrationRequest, MigrationsView, Mode, ServersView, limits,
+    Cause, DrainRequest, MigrationRequest, MigrationsView, Mode, ScalesView, ServersView, limits,
 };
 use evenkeel_member::client::ApiClient;
 use evenkeel_types::BootId;
@@ -15,6 +16,9 @@ use std::time::Instant;
 
 /// Cachelets that a server which is drained gives up in a second: limits on migrations alone slow it down.
 const DRAIN_RATE: u32 = limits::DRAIN_RATE_MAX;
+
+/// The name of a cluster that was given none.
+const CLUSTER: &str = "evenkeel";
 
 impl Fleet {
     /// Names of the servers that run.
@@ -315,6 +319,32 @@ impl Fleet {
             std::thread::sleep(LOOK_INTERVAL);
         }
         Ok(())
+    }
+
+    /// Where members find the coordinator.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn coordinator_url(&self) -> anyhow::Result<String> {
+        let cluster = self.cluster.as_ref().context("there is no coordinator")?;
+        Ok(format!("http://{}", cluster.address))
+    }
+
+    /// Lets servers come and go by themselves, by the actuator of the coordinator's flags.
+    ///
+    /// # Errors
+    /// When the coordinator does not take that.
+    pub fn set_scale(&self, settings: &ScaleSettings) -> anyhow::Result<()> {
+        self.api()?.set_scale(CLUSTER, settings)?;
+        Ok(())
+    }
+
+    /// How that stands.
+    ///
+    /// # Errors
+    /// When the coordinator does not tell.
+    pub fn scales(&self) -> anyhow::Result<ScalesView> {
+        Ok(self.api()?.scales()?)
     }
 
     fn api(&self) -> anyhow::Result<&ApiClient> {

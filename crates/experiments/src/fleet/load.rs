@@ -109,6 +109,41 @@ impl LoadSpec {
         let pace = requests_per_second.map_or(Arrivals::Closed, |all| {
             Arrivals::Poisson(Rate::Constant(all / targets.len() as f64))
         });
+        self.start_at(targets, pace, trace, duration)
+    }
+
+    /// The same at a rate that goes up and down, of all targets together, until it is stopped.
+    pub(crate) fn start_wave(
+        &self,
+        targets: &[Target],
+        rate: Rate,
+    ) -> anyhow::Result<Vec<LoadHandle>> {
+        let each = |all: f64| all / targets.len() as f64;
+        let rate = match rate {
+            Rate::Constant(all) => Rate::Constant(each(all)),
+            Rate::Wave {
+                low,
+                high,
+                period_ns,
+                shape,
+            } => Rate::Wave {
+                low: each(low),
+                high: each(high),
+                period_ns,
+                shape,
+            },
+        };
+        self.start_at(targets, Arrivals::Poisson(rate), None, None)
+    }
+
+    /// At this pace for each target.
+    fn start_at(
+        &self,
+        targets: &[Target],
+        pace: Arrivals,
+        trace: Option<&Path>,
+        duration: Option<Duration>,
+    ) -> anyhow::Result<Vec<LoadHandle>> {
         let start = |(index, target): (u64, &Target)| {
             let source = match trace {
                 Some(path) => Source::Trace {

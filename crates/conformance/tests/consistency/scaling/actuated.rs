@@ -1,5 +1,7 @@
-//! Memcacheds that a coordinator's actuator starts: what it has started, and what runs.
+//! Servers that a coordinator's actuator starts: what it has started, and what runs.
 
+use super::pool::Kind;
+use evenkeel_testkit::binary;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,11 +18,11 @@ pub enum Actuator {
     Command,
 }
 
-/// A memcached that writes down that it is started, and does not listen while a file is there.
+/// A server that writes down that it is started, and does not listen while a file is there.
 const SERVER: &str = r#"#!/bin/sh
 echo "${MEMCACHED_PORT_FILENAME##*/}" >> "$FOLDER/starts"
 while [ -e "$FOLDER/hold" ]; do sleep 0.02; done
-exec memcached "$@"
+exec $COMMAND "$@"
 "#;
 
 /// An operator's program that writes down what it starts, and starts nothing while a file is there. One that a killed coordinator has asked goes
@@ -65,6 +67,7 @@ esac
 /// A folder for a coordinator with an actuator. What runs of it is killed when this is dropped.
 pub struct Actuated {
     folder: tempfile::TempDir,
+    kind: Kind,
     by: Actuator,
 }
 
@@ -72,15 +75,16 @@ pub struct Actuated {
 pub struct Hold(PathBuf);
 
 impl Actuated {
-    pub fn new(by: Actuator) -> Self {
+    pub fn new(kind: Kind, by: Actuator) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let actuated = Actuated { folder, by };
+        let actuated = Actuated { folder, kind, by };
         fs::create_dir(actuated.servers()).expect("room");
         let program = actuated.folder().join("program");
         let text = match by {
             Actuator::Process => SERVER,
             Actuator::Command => PROGRAM,
         };
+        let text = text.replace("$COMMAND", &actuated.command());
         let text = text.replace("$FOLDER", &actuated.folder().display().to_string());
         // Another process writes it, as what is open for writing anywhere cannot be started.
         let written = Command::new("sh")
@@ -92,13 +96,37 @@ impl Actuated {
         let program = format!("program = '{}'\n", program.display());
         let file = match by {
             Actuator::Process => format!(
-                "[process]\n{program}arguments = ['-u', 'root', '-t', '1']\nfolder = '{}'\n",
+                "[process]\n{program}arguments = ['-u', 'root', '-t', '1'{}]\nfolder = '{}'\n",
+                match kind {
+                    Kind::Ring => "",
+                    Kind::Cluster => ", '--name', '{name}', '-m', '64'",
+                },
                 actuated.servers().display()
             ),
             Actuator::Command => format!("[command]\n{program}"),
         };
         fs::write(actuated.file(), file).expect("room");
         actuated
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What a server is, for a shell.
+    fn command(&self) -> String {
+        match self.kind {
+            Kind::Ring => "memcached".to_owned(),
+            Kind::Cluster => {
+                let program = binary::evenkeel().display();
+                format!("{program} server --coordinator \"$(cat \"$FOLDER/url\")\"")
+            }
+        }
+    }
+
+    /// Members find their coordinator here.
+    pub fn begin_at(&self, coordinator: &str) {
+        fs::write(self.folder().join("url"), coordinator).expect("room");
     }
 
     pub fn folder(&self) -> &Path {

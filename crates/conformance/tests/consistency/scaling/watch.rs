@@ -1,12 +1,12 @@
-//! What may not be seen of a ring whose servers come and go, whatever is killed.
+//! What may not be seen of a pool whose servers come and go, whatever is killed.
 //!
 //! - It never has more servers than there may be, and only fewer than there have to be where one was killed that it has lost since.
 //! - A server that ends owns nothing, unless it was killed.
 //! - No name is started twice, and no server while another runs that owns nothing yet: one decision starts one server.
 
 use super::actuated::Actuated;
-use super::{Killed, MAX, MIN, owners};
-use crate::changes::Leader;
+use super::pool::Pool;
+use super::{Killed, MAX, MIN};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -16,9 +16,9 @@ use std::time::Duration;
 /// Distance of looks: short beside the time after which a dead server is lost.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Looks at a ring, its coordinator and its processes.
+/// Looks at a pool, its coordinator and its processes.
 pub struct Watch<'a> {
-    leader: Leader,
+    pool: Pool,
     actuated: &'a Actuated,
     killed: &'a Mutex<Killed>,
     /// Servers of the actuator's that ran at the last look.
@@ -33,7 +33,7 @@ pub struct Watch<'a> {
 #[derive(Debug, Default)]
 pub struct Watched {
     pub looks: u64,
-    /// The numbers of servers that the ring had.
+    /// The numbers of servers that the pool had.
     pub owners: BTreeSet<usize>,
     /// How many changes have ended, by how; but for those that were told in the moment before a coordinator was killed.
     pub ended: BTreeMap<String, u64>,
@@ -42,9 +42,9 @@ pub struct Watched {
 }
 
 impl<'a> Watch<'a> {
-    pub fn new(leader: Leader, actuated: &'a Actuated, killed: &'a Mutex<Killed>) -> Self {
+    pub fn new(pool: Pool, actuated: &'a Actuated, killed: &'a Mutex<Killed>) -> Self {
         Watch {
-            leader,
+            pool,
             actuated,
             killed,
             known: BTreeMap::new(),
@@ -62,12 +62,12 @@ impl<'a> Watch<'a> {
         self.seen
     }
 
-    /// Processes first, then the ring: what a change needs has happened before it. While no coordinator answers nothing is known, and no ring
+    /// Processes first, then the pool: what a change needs has happened before it. While no coordinator answers nothing is known, and no pool
     /// changes.
     fn look(&mut self) {
         let starts = self.actuated.starts();
         let running = self.actuated.running();
-        let Some(owners) = owners(&self.leader) else {
+        let Some(owners) = self.pool.owners() else {
             return;
         };
         self.seen.looks += 1;
@@ -95,7 +95,7 @@ impl<'a> Watch<'a> {
             };
             if !running.contains_key(&name) && owners.contains(&at) && !is_taken && !was_killed() {
                 self.is_wrong(format!(
-                    "{name} at {at} was stopped, and owned a part of the ring"
+                    "{name} at {at} was stopped, and owned a part of the pool"
                 ));
             }
         }
@@ -131,13 +131,13 @@ impl<'a> Watch<'a> {
         drop(killed);
         if count > MAX || count + lost < MIN {
             self.is_wrong(format!(
-                "the ring has {count} servers, of which {lost} were killed: {owners:?}"
+                "the pool has {count} servers, of which {lost} were killed: {owners:?}"
             ));
         }
     }
 
     fn handle_events(&mut self) {
-        let Some(told) = self.leader.get("/api/v1/scale/events") else {
+        let Some(told) = self.pool.leader().get("/api/v1/scale/events") else {
             return;
         };
         for event in told["events"].as_array().into_iter().flatten() {

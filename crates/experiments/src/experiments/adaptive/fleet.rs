@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Name of the pool.
-pub(super) const POOL: &str = "main";
+pub(in crate::experiments) const POOL: &str = "main";
 
 /// Proxies.
 pub(super) const PROXIES: usize = 2;
@@ -52,7 +52,7 @@ struct Behind {
 
 /// All of it. Dropping it ends all processes.
 #[derive(Debug)]
-pub(super) struct RingFleet {
+pub(in crate::experiments) struct RingFleet {
     // In the order in which they should go.
     proxies: Vec<Server>,
     servers: Vec<Behind>,
@@ -95,11 +95,21 @@ impl Behind {
 impl RingFleet {
     /// Starts this many servers, placed by ketama as yet, and waits until both proxies follow.
     pub fn start(servers: usize) -> anyhow::Result<RingFleet> {
-        let service_time = Duration::from_nanos(1_000_000_000 / CAPACITY);
+        RingFleet::start_with(servers, CAPACITY, &[])
+    }
+
+    /// The same with servers of this many keys a second, and further flags of the coordinator.
+    pub fn start_with(
+        servers: usize,
+        capacity: u64,
+        flags: &[String],
+    ) -> anyhow::Result<RingFleet> {
+        let service_time = Duration::from_nanos(1_000_000_000 / capacity);
         let cores = allowed_cores()?;
         let folder = TempDir::new().context("making a folder")?;
         let state = folder.path().join("state").display().to_string();
-        let coordinator = ["coordinator", "--listen", "127.0.0.1:0", "--state", &state];
+        let mut coordinator = vec!["coordinator", "--listen", "127.0.0.1:0", "--state", &state];
+        coordinator.extend(flags.iter().map(String::as_str));
         let coordinator = Server::evenkeel(&coordinator, &cores)?;
         let api = api_of(&coordinator.address.to_string())?;
         let servers = (1..=servers).map(|number| Behind::start(number, service_time));

@@ -6,7 +6,7 @@ mod figure_2;
 mod figure_7;
 mod figure_8;
 mod figure_9;
-mod fleet;
+pub(super) mod fleet;
 mod moves;
 mod pages;
 mod slots;

@@ -297,6 +297,7 @@ fn coordinator(map: &ClusterMap, balancing: &Balancing) -> Result<CoordinatorCor
         electorates: Vec::new(),
         deaths: Vec::new(),
         changes: Default::default(),
+        scale: None,
     };
     let config = CoordinatorConfig::new(CLUSTER);
     CoordinatorCore::restore(config, state, Instant(0)).map_err(|error| error.to_string())

@@ -1,20 +1,21 @@
 //! What is shown of autoscaling: where it is and why, what it has done, and what that costs.
 
-use crate::limits::CHANGE_EVENTS_MAX;
-use crate::recent::Recent;
 use std::collections::BTreeMap;
 
 use evenkeel_types::Instant;
 use serde::{Deserialize, Serialize};
 
-use super::scaled::{ScaleCounts, ScaleEvent, Scaling};
-use super::{Changes, Led};
-use crate::scale::{Measures, Part, Phase, ScaleSettings};
+use super::decide::decide;
+use super::led::{ScaleEvent, Scaled, Scaling};
+use super::measure::Measures;
+use super::seen::{Part, Seen};
+use super::settings::ScaleSettings;
+use super::state::{Phase, Scale};
 
 /// Milliseconds of an hour.
 const HOUR_MS: f64 = 3_600_000.0;
 
-/// The autoscaling of all rings.
+/// The autoscaling of all pools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScalesView {
     /// By the pool's name; those that an operator has set up.
@@ -25,7 +26,7 @@ pub struct ScalesView {
     pub listed: Option<BTreeMap<String, String>>,
 }
 
-/// The autoscaling of a ring.
+/// The autoscaling of a pool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScaleView {
     /// The pool.
@@ -38,7 +39,7 @@ pub struct ScaleView {
     pub why: String,
     /// What was measured last.
     pub measures: Measures,
-    /// Servers that own a part of the ring and are to keep it.
+    /// Servers that own a part of the pool and are to keep it.
     pub servers: usize,
     /// Servers that there will be when what is under way has ended. Where it only observes: that there would be.
     pub wanted: usize,
@@ -66,42 +67,23 @@ pub struct ScaleEventsBody {
     pub events: Vec<ScaleEvent>,
 }
 
-impl Changes {
-    /// The autoscaling of all rings, to be shown. O(pools · (slices + servers)).
-    pub(crate) fn scales(&self, now: Instant) -> ScalesView {
-        let pools = self
-            .pools
-            .keys()
-            .filter_map(|pool| self.scale_of(now, pool));
+impl Scaled {
+    /// All that is shown of these pools.
+    pub(crate) fn view(&self, pools: Vec<ScaleView>) -> ScalesView {
         ScalesView {
-            pools: pools.collect(),
-            listed: self.scaled.listed.clone(),
+            pools,
+            listed: self.listed.clone(),
         }
-    }
-
-    /// That of one of them.
-    pub(crate) fn scale_of(&self, now: Instant, pool: &str) -> Option<ScaleView> {
-        let led = self.pools.get(pool)?;
-        led.scaling.as_ref().map(|it| led.scale_view(now, it))
-    }
-
-    /// The last [`CHANGE_EVENTS_MAX`](crate::limits::CHANGE_EVENTS_MAX) decisions, oldest first.
-    pub(crate) fn scale_events(&self) -> &Recent<ScaleEvent, CHANGE_EVENTS_MAX> {
-        &self.scaled.journal.events
-    }
-
-    /// Counts since the process started.
-    pub(crate) fn scale_counts(&self) -> ScaleCounts {
-        self.scaled.journal.counts
     }
 }
 
-impl Led {
-    fn scale_view(&self, now: Instant, scaling: &Scaling) -> ScaleView {
-        let scale = &scaling.led.scale;
-        let (ring, account) = (self.ring_seen(), scale.account());
-        let owns = |at: &String| ring.get(at).is_some_and(|it| it.part == Part::Owns);
-        let servers = ring.keys().filter(|at| owns(at)).count();
+impl Scaling {
+    /// How far it is, by what is seen of its pool. O(servers · log servers).
+    pub(crate) fn view(&self, seen: &Seen) -> ScaleView {
+        let scale = &self.led.scale;
+        let account = scale.account();
+        let owns = |at: &str| seen.part(at) == Some(Part::Owns);
+        let servers = seen.servers();
         let more = match scale.phase() {
             Phase::Starting { more, .. } => 1 + *more as i64,
             Phase::Joining { address, more, .. } => {
@@ -112,15 +94,26 @@ impl Led {
         };
         ScaleView {
             pool: scale.pool().to_owned(),
-            settings: scaling.led.settings,
+            settings: self.led.settings,
             phase: scale.phase().clone(),
-            why: scaling.why.clone(),
-            measures: self.measures(now),
+            why: self.why.clone(),
+            measures: seen.measures,
             servers,
             wanted: usize::try_from(servers as i64 + more).unwrap_or(0),
             server_hours: account.server_ms as f64 / HOUR_MS,
             would_hours: account.would_ms as f64 / HOUR_MS,
             saved_hours: account.saved_ms() as f64 / HOUR_MS,
+        }
+    }
+}
+
+impl ScaleTryView {
+    /// What would be decided at this moment by these settings, which are not set.
+    pub(crate) fn of(now: Instant, pool: &str, settings: &ScaleSettings, seen: &Seen) -> Self {
+        let tried = settings.tried();
+        ScaleTryView {
+            pool: pool.to_owned(),
+            why: decide(now, &Scale::new(pool), &tried, seen).why,
         }
     }
 }
