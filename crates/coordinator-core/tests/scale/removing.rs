@@ -163,3 +163,29 @@ fn what_was_begun_is_ended_when_it_is_switched_off() {
     story.loaded(90_000.0);
     assert_eq!(story.after(600).why, "autoscaling is off");
 }
+
+#[test]
+fn what_all_servers_use_together_adds_one_and_holds_a_removal_back() {
+    let mut story = Story::of(4);
+    story.loaded(5_000.0);
+    story.seen.measures.utilization = Some(0.55);
+    assert_eq!(
+        story.after(1).why,
+        "with a server fewer, all would use about 0.733 of what they can do together, too near to 0.85"
+    );
+    story.seen.measures.utilization = Some(0.5);
+    assert_eq!(
+        story.after(1).why,
+        "requests_per_server is 5000, below 12000, for 0 s"
+    );
+    story.seen.measures.utilization = Some(0.86);
+    assert_eq!(
+        story.after(1).why,
+        "all servers are hot: they use 0.860 of what they can do together, above 0.85, for 0 s"
+    );
+    story.seen.measures.utilization = Some(f64::NAN);
+    assert_eq!(
+        story.after(1).why,
+        "requests_per_server is 5000, below 12000, for 0 s"
+    );
+}
