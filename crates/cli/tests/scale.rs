@@ -10,7 +10,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use evenkeel_testkit::{Client, Memcached, Process, Signal, evenkeel, http, poll_until};
+use evenkeel_testkit::{
+    Client, ClusterOptions, Memcached, Process, Signal, evenkeel, http, poll_until,
+};
 use serde_json::Value;
 
 /// Longer than two tries to add a server: a busy machine may keep requests waiting, so that the ring takes the first one back.
@@ -65,7 +67,7 @@ impl World {
         let program = script(path, &command);
         let name = match kind {
             Kind::Ring => "",
-            Kind::Cluster => ", '--name', '{name}', '-m', '64'",
+            Kind::Cluster => ", '--name', '{name}', '-m', '64', '--test-endless-lease'",
         };
         let scaler = format!(
             "[process]\nprogram = '{}'\narguments = ['-u', 'root', '-t', '1'{name}]\nfolder = '{}'\n",
@@ -73,7 +75,7 @@ impl World {
             path.join("servers").display()
         );
         fs::write(path.join("scaler.toml"), scaler).expect("room");
-        let coordinator = coordinator(path, "127.0.0.1:0");
+        let coordinator = coordinator(kind, path, "127.0.0.1:0");
         let world = World {
             folder,
             coordinator,
@@ -103,7 +105,7 @@ impl World {
     fn kill_coordinator(&mut self) {
         let address = self.address().to_string();
         self.coordinator.kill();
-        self.coordinator = coordinator(self.folder.path(), &address);
+        self.coordinator = coordinator(self.kind, self.folder.path(), &address);
     }
 
     fn get(&self, path: &str) -> Option<Value> {
@@ -175,11 +177,18 @@ impl Drop for World {
     }
 }
 
-fn coordinator(folder: &Path, address: &str) -> Process {
+fn coordinator(kind: Kind, folder: &Path, address: &str) -> Process {
     let file = |name: &str| folder.join(name).display().to_string();
     let state = ["--state", &file("state"), "--scaler", &file("scaler.toml")];
-    let servers = ["--initial-servers", &BY_HAND.to_string()];
-    evenkeel::coordinator_at(address, &[&state[..], &servers].concat())
+    let servers = BY_HAND.to_string();
+    let mut arguments = [&state[..], &["--initial-servers", &servers]].concat();
+    // On a busy machine a server may not be heard for a while.
+    let nobody_dies = ClusterOptions::nobody_dies();
+    if kind == Kind::Cluster {
+        let more = nobody_dies.coordinator_args.iter();
+        arguments.extend(more.map(String::as_str));
+    }
+    evenkeel::coordinator_at(address, &arguments)
 }
 
 /// Another process writes it, as what is open for writing anywhere cannot be started.
@@ -326,9 +335,17 @@ fn a_server_comes_and_goes_under_load_though_the_coordinator_is_killed_meanwhile
 fn a_server_of_a_cluster_comes_and_goes_with_what_it_has() {
     let mut world = World::new(Kind::Cluster);
     let url = world.url();
-    let servers: Vec<Process> = (0..BY_HAND)
-        .map(|_| evenkeel::server(&["-t", "1", "-m", "64", "--coordinator", &url]))
-        .collect();
+    let arguments = [
+        "-t",
+        "1",
+        "-m",
+        "64",
+        "--test-endless-lease",
+        "--coordinator",
+        &url,
+    ];
+    let servers = (0..BY_HAND).map(|_| evenkeel::server(&arguments));
+    let _servers: Vec<Process> = servers.collect();
     let long = evenkeel::LONG_TIMEOUTS;
     let proxy = evenkeel::proxy(&[&["--coordinator", &url][..], &long].concat());
     poll_until(DEADLINE, "a map", || {
@@ -338,5 +355,4 @@ fn a_server_of_a_cluster_comes_and_goes_with_what_it_has() {
     let told = come_and_go_under_load(&mut world, proxy.address());
     // Cachelets pass on with what is in them.
     assert!(told.reads > KEYS && told.misses == 0, "{told:?}");
-    drop(servers);
 }

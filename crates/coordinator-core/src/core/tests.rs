@@ -12,6 +12,7 @@ mod names;
 mod plans;
 mod quarantine;
 mod random;
+mod scaled;
 mod scaling;
 mod settings;
 mod shares;

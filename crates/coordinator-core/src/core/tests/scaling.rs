@@ -3,6 +3,7 @@
 use evenkeel_balance::cachelet_load::{CacheletLoad, WorkerLoad};
 use evenkeel_control::loads::LoadNews;
 
+use super::scaled::Actuated;
 use super::*;
 use crate::scale::{
     Act, Band, Outcome, Phase, PhaseName, ScaleMode, ScaleSettings, limits as of_scale,
@@ -42,6 +43,18 @@ struct Scaled {
     world: World,
     members: Vec<Heartbeat>,
     runs: BTreeMap<String, String>,
+}
+
+impl Actuated for Scaled {
+    const POOL: &str = "test";
+
+    fn world(&mut self) -> &mut World {
+        &mut self.world
+    }
+
+    fn runs(&self) -> BTreeMap<String, String> {
+        self.runs.clone()
+    }
 }
 
 impl Scaled {
@@ -95,40 +108,6 @@ impl Scaled {
     fn set(&mut self, settings: &ScaleSettings) -> ScaleView {
         let set = self.world.core.set_scale(self.world.now, "test", settings);
         set.expect("settings that may be")
-    }
-
-    fn view(&self) -> ScaleView {
-        let mut pools = self.world.core.scales(self.world.now.monotonic).pools;
-        assert_eq!(pools.len(), 1);
-        pools.remove(0)
-    }
-
-    fn phase(&self) -> PhaseName {
-        self.view().phase.name()
-    }
-
-    fn list(&mut self) {
-        let runs = Some(self.runs.clone());
-        (self.world.core).handle_listed(self.world.now.monotonic, runs);
-    }
-
-    fn acted(&mut self, outcome: Outcome) {
-        self.list();
-        (self.world.core).handle_acted(self.world.now, "test", outcome);
-    }
-
-    /// What the actuator is to do, once it has said what it runs.
-    fn asked(&mut self) -> Option<Act> {
-        match self.world.core.scale_work(self.world.now.monotonic)? {
-            ScaleWork::List => {
-                self.list();
-                self.asked()
-            }
-            ScaleWork::Act { pool, act } => {
-                assert_eq!(pool, "test");
-                Some(act)
-            }
-        }
     }
 
     /// The process of a newcomer is there, and registers under this name.

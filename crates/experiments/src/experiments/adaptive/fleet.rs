@@ -275,7 +275,7 @@ impl RingFleet {
 }
 
 /// The load: items that are read, and put back by anyone who misses them.
-pub(super) fn load(run: &Run) -> LoadSpec {
+pub(in crate::experiments) fn load(run: &Run) -> LoadSpec {
     LoadSpec {
         keys: run.by_scale([2_000, 20_000, 100_000, 1_000_000]),
         prefix: "k:".into(),

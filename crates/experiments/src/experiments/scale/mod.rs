@@ -2,16 +2,17 @@
 
 mod fleets;
 
+use super::adaptive::fleet::load;
 use super::watch::{Watch, Watched, hits_plot};
 use crate::args::{Mode, Scale};
-use crate::fleet::{LoadSpec, PIPELINE};
+use crate::fleet::LoadSpec;
 use crate::report::{Claim, Report, Table};
 use crate::run::{Experiment, Run};
 use anyhow::{Context, ensure};
 use evenkeel_bench::plot::{Axis, Curve, Plot};
 use evenkeel_coordinator_core::scale::{Band, ScaleMode, ScaleSettings};
 use evenkeel_coordinator_core::{ScaleView, ScalesView};
-use evenkeel_workload::{Popularity, Rate, Wave};
+use evenkeel_workload::{Rate, Wave};
 use fleets::{CAPACITY, ClusterFleet, ScaledFleet, ScaledRing};
 use std::time::{Duration, Instant};
 
@@ -199,19 +200,8 @@ fn ride(run: &Run, kind: Kind, period: Duration, is_scaled: bool) -> anyhow::Res
     };
     let load = LoadSpec {
         keys: run.by_scale([500, 20_000, 100_000, 100_000]),
-        prefix: "k:".into(),
-        key_len: 16,
-        value_len: 500,
-        popularity: Popularity::Zipf { exponent: 0.99 },
-        get_share: 0.95,
-        cache_aside: true,
-        read_only: None,
-        reshuffle: None,
         connections: 32,
-        pipeline: PIPELINE,
-        warm_up: Duration::ZERO,
-        duration: Duration::ZERO,
-        seed: run.seed,
+        ..load(run)
     };
     let targets = fleet.targets();
     load.fill_by(targets[0].clone())?;

@@ -2,6 +2,7 @@
 
 use super::ring_slots::{Counting, counting, keys, pass, set};
 use super::*;
+use crate::core::tests::scaled::Actuated;
 use crate::scale::{
     Act, Band, Outcome, Phase, PhaseName, ScaleMode, ScaleSettings, limits as of_scale,
 };
@@ -43,6 +44,18 @@ struct Scaled {
     runs: BTreeMap<String, String>,
 }
 
+impl Actuated for Scaled {
+    const POOL: &str = "main";
+
+    fn world(&mut self) -> &mut World {
+        &mut self.world
+    }
+
+    fn runs(&self) -> BTreeMap<String, String> {
+        self.runs.clone()
+    }
+}
+
 impl Scaled {
     fn new() -> Scaled {
         let (mut world, all) = counting(2);
@@ -62,44 +75,6 @@ impl Scaled {
 
     fn pass(&mut self, slots: u64) {
         pass(&mut self.world, &mut self.all, &self.keys, slots);
-    }
-
-    fn view(&self) -> ScaleView {
-        let mut pools = self.world.core.scales(self.world.now.monotonic).pools;
-        assert_eq!(pools.len(), 1);
-        pools.remove(0)
-    }
-
-    fn phase(&self) -> PhaseName {
-        self.view().phase.name()
-    }
-
-    fn list(&mut self) {
-        let runs = Some(self.runs.clone());
-        self.world
-            .core
-            .handle_listed(self.world.now.monotonic, runs);
-    }
-
-    fn acted(&mut self, outcome: Outcome) {
-        self.list();
-        self.world
-            .core
-            .handle_acted(self.world.now, "main", outcome);
-    }
-
-    /// What the actuator is to do, once it has said what it runs.
-    fn asked(&mut self) -> Option<Act> {
-        match self.world.core.scale_work(self.world.now.monotonic)? {
-            ScaleWork::List => {
-                self.list();
-                self.asked()
-            }
-            ScaleWork::Act { pool, act } => {
-                assert_eq!(pool, "main");
-                Some(act)
-            }
-        }
     }
 
     /// A server is started, as is asked for.
