@@ -148,6 +148,8 @@ export interface Scale {
   settings: { mode: string; min: number; max: number };
   phase: ScalePhase;
   why: string;
+  /** Nothing more is done before an operator approves. */
+  waits_for_approval: boolean;
   servers: number;
   wanted: number;
 }

@@ -1,6 +1,6 @@
 // What is wrong, in sentences. A pure function of a snapshot.
 
-import type { HotKey, Scale, Snapshot, Spread, Worker } from './api.ts';
+import type { HotKey, Snapshot, Spread, Worker } from './api.ts';
 import { clock, count, counted, duration, percent, times } from './format.ts';
 import type { History } from './history.ts';
 
@@ -185,13 +185,10 @@ function plans(seen: Snapshot): Finding[] {
   return found;
 }
 
-/** Whether autoscaling asks somebody whether it may. */
-export const asksToScale = (scale: Scale): boolean => scale.settings.mode === 'approve' && scale.why.includes('waits for approval');
-
 function scales(seen: Snapshot): Finding[] {
   const underWay = ['starting', 'joining', 'draining', 'stopping'];
   return seen.scale.flatMap((scale): Finding[] => {
-    if (asksToScale(scale)) return [{ level: 'warn', text: `Autoscaling of ${scale.pool}: ${scale.why}.` }];
+    if (scale.waits_for_approval) return [{ level: 'warn', text: `Autoscaling of ${scale.pool}: ${scale.why}.` }];
     if (!underWay.includes(scale.phase.is)) return [];
     return [{ level: 'note', text: `${scale.pool} goes from ${counted(scale.servers, 'server')} to ${scale.wanted}: ${scale.why}.` }];
   });

@@ -2,7 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { type Snapshot, approvePlan, approveScale } from './api.ts';
-import { asksToScale, maxOverMean, meanLoad, nameOf, served } from './findings.ts';
+import { maxOverMean, meanLoad, nameOf, served } from './findings.ts';
 import { bytes, clock, count, counted, duration, micros, percent, shortened, times } from './format.ts';
 import { type Mark, SIGNS } from './marks.ts';
 
@@ -226,7 +226,7 @@ export function Scales({ seen }: { seen: Snapshot }) {
                   {scale.wanted}
                 </td>
                 <td>{scale.why}</td>
-                <td>{asksToScale(scale) && <Approve what={scale.pool} approve={() => approveScale(scale.pool)} />}</td>
+                <td>{scale.waits_for_approval && <Approve what={scale.pool} approve={() => approveScale(scale.pool)} />}</td>
               </tr>
             ))}
           </tbody>

@@ -119,8 +119,8 @@ test('misses and a cluster that is too small are said', () => {
 
 test('servers that come or go are told with the reason, and who waits for approval', () => {
   const seen = snapshot([worker('s1', 0, 1000, 0.5), worker('s2', 0, 1040, 0.52)]);
-  const scale = { pool: 'main', settings: { mode: 'automatic', min: 1, max: 8 }, phase: { is: 'starting', name: 'main-7' }, why: 'main-7 is being started', servers: 2, wanted: 3 };
+  const scale = { pool: 'main', settings: { mode: 'automatic', min: 1, max: 8 }, phase: { is: 'starting', name: 'main-7' }, why: 'main-7 is being started', waits_for_approval: false, servers: 2, wanted: 3 };
   const why = 'requests_per_server is 1000, above 600: waits for approval to add servers';
-  seen.scale = [scale, { ...scale, pool: 'evenkeel', settings: { mode: 'approve', min: 1, max: 8 }, phase: { is: 'past' }, why }, { ...scale, pool: 'calm', phase: { is: 'steady' } }];
+  seen.scale = [scale, { ...scale, pool: 'evenkeel', settings: { mode: 'approve', min: 1, max: 8 }, phase: { is: 'past' }, why, waits_for_approval: true }, { ...scale, pool: 'calm', phase: { is: 'steady' } }];
   assert.deepEqual(texts(seen), [`warn: Autoscaling of evenkeel: ${why}.`, 'note: main goes from 2 servers to 3: main-7 is being started.']);
 });

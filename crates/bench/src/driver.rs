@@ -326,10 +326,9 @@ impl LoadHandle {
         if let Some(fault) = outcomes.iter_mut().find_map(|outcome| outcome.fault.take()) {
             return Err(fault);
         }
-        Ok(Finished {
-            stats: std::mem::take(&mut self.totals),
-            outcomes,
-        })
+        let mut stats = std::mem::take(&mut self.totals);
+        stats.first_error = outcomes.iter_mut().find_map(|it| it.first_error.take());
+        Ok(Finished { stats, outcomes })
     }
 }
 

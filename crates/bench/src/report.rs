@@ -183,15 +183,6 @@ impl Latency {
     }
 }
 
-impl Finished {
-    /// The first error of any thread.
-    pub(crate) fn first_error(&self) -> Option<&str> {
-        self.outcomes
-            .iter()
-            .find_map(|outcome| outcome.first_error.as_deref())
-    }
-}
-
 impl RoundReport {
     pub(crate) fn new(round: usize, threads: usize, finished: &Finished) -> Self {
         let counters = finished.stats.counters;
@@ -225,7 +216,7 @@ impl RoundReport {
             } else {
                 0.0
             },
-            first_error: finished.first_error().map(str::to_owned),
+            first_error: finished.stats.first_error.clone(),
             series: Vec::new(),
         }
     }

@@ -155,7 +155,7 @@ pub(crate) fn preload(plan: LoadPlan, name: &str, keys: u64) -> anyhow::Result<(
     anyhow::ensure!(
         stored == keys,
         "preloading {name}: {stored} of {keys} keys were stored ({})",
-        finished.first_error().unwrap_or("no error was told")
+        (finished.stats.first_error.as_deref()).unwrap_or("no error was told")
     );
     Ok(())
 }

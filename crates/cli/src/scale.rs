@@ -301,6 +301,7 @@ mod tests {
             },
             phase: Phase::Steady,
             why: "requests_per_server is 20000, between its thresholds".into(),
+            waits_for_approval: false,
             measures: Measures {
                 requests_per_server: Some(20_000.0),
                 ..Measures::default()

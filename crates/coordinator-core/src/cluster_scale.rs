@@ -85,8 +85,9 @@ impl ClusterScale {
     }
 
     /// Whether an operator is asked for approval.
-    pub(crate) fn waits_for_approval(&self) -> bool {
-        self.0.as_ref().is_some_and(Scaling::waits_for_approval)
+    pub(crate) fn waits_for_approval(&self, now: Instant) -> bool {
+        let scaling = self.0.as_ref();
+        scaling.is_some_and(|scaling| scaling.waits_for_approval(now))
     }
 
     /// Whether a server that registers under this name for the first time owns nothing before it has been tried.
@@ -114,8 +115,8 @@ impl ClusterScale {
         cluster.seen(now, phase)
     }
 
-    pub(crate) fn view(&self, seen: &Seen) -> Option<ScaleView> {
-        self.0.as_ref().map(|scaling| scaling.view(seen))
+    pub(crate) fn view(&self, now: Instant, seen: &Seen) -> Option<ScaleView> {
+        self.0.as_ref().map(|scaling| scaling.view(now, seen))
     }
 
     /// Decides what is next. Gives whether it is to be saved.

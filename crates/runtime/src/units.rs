@@ -28,13 +28,16 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
 /// What to write instead.
 pub fn parse_megabytes(text: &str) -> Result<usize, String> {
     let told = || "give megabytes, as in 1024, or a size, as in 1g".to_owned();
-    match text.parse() {
-        Ok(megabytes) => Ok(megabytes),
+    let megabytes = match text.parse::<usize>() {
+        Ok(megabytes) => megabytes,
         Err(_) => match parse_size(text) {
-            Ok(bytes) if bytes % (1 << 20) == 0 => Ok(bytes >> 20),
-            _ => Err(told()),
+            Ok(bytes) if bytes % (1 << 20) == 0 => bytes >> 20,
+            _ => return Err(told()),
         },
-    }
+    };
+    // In bytes it is a number, too.
+    let is_size = megabytes <= usize::MAX >> 20;
+    is_size.then_some(megabytes).ok_or_else(told)
 }
 
 /// memcached's port, and so that of a server whose port nobody gives.
@@ -186,7 +189,7 @@ mod tests {
         for (text, megabytes) in [("64", 64), ("1024m", 1024), ("1g", 1024), ("2048k", 2)] {
             assert_eq!(parse_megabytes(text), Ok(megabytes), "{text}");
         }
-        for text in ["", "1gb", "-1", "5k"] {
+        for text in ["", "1gb", "-1", "5k", "17592186044416"] {
             let error = parse_megabytes(text).expect_err(text);
             assert!(error.contains("as in 1024"), "{error}");
         }

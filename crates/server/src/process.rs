@@ -11,7 +11,7 @@ use crate::listeners::write_ports;
 use crate::start::Server;
 use anyhow::Context;
 use evenkeel_runtime::{
-    Daemon, ExitCode, HttpPort, PidFile, ProcessSignal, ProcessSignals, UsageError,
+    Daemon, ExitCode, HttpPort, MemoryRoom, PidFile, ProcessSignal, ProcessSignals, UsageError,
     allow_core_files, become_user, daemonize, give_back_at_once, is_root, keep_huge_pages_whole,
     lift_lock_limit, lock_memory, raise_descriptor_limit, why_no_huge_pages,
 };
@@ -24,6 +24,10 @@ use tracing::{info, warn};
 
 /// Where memcached's users let it write the ports that it listens on.
 const PORT_FILE_VARIABLE: &str = "MEMCACHED_PORT_FILENAME";
+
+/// What a server takes besides its limit at most (docs/server.md): this part of it, and this many MiB.
+const LIMIT_BY_MORE: u64 = 20;
+const MORE_MB: u64 = 64;
 
 const LICENSE: &str = include_str!("../../../LICENSE");
 
@@ -44,6 +48,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for warning in warnings {
         warn!("{warning}");
     }
+    if let Some(room) = MemoryRoom::of_this_process()
+        && let Some(warning) = beyond(room, args.memory_limit)
+    {
+        warn!("{warning}");
+    }
     choose_pages(args.huge_pages);
     let daemon = prepare(args)?;
     let started = Running::start(args, &extended);
@@ -55,6 +64,28 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
         (Err(error), None) => Err(error),
     }
+}
+
+/// What is to be said where a server with this limit (`-m`), once it is full, takes more memory than it may.
+fn beyond(room: MemoryRoom, megabytes: usize) -> Option<String> {
+    let [room_mb, limit_mb] = [room.bytes >> 20, megabytes as u64];
+    let most_mb = limit_mb.saturating_add(limit_mb / LIMIT_BY_MORE + MORE_MB);
+    if most_mb <= room_mb {
+        return None;
+    }
+    let fits = room_mb.saturating_sub(MORE_MB) * LIMIT_BY_MORE / (LIMIT_BY_MORE + 1);
+    let advice = match fits {
+        0 => "give it more".to_owned(),
+        _ => format!("-m {fits} fits"),
+    };
+    let whose = match room.is_limit {
+        true => "the control group (container) may take",
+        false => "this machine has",
+    };
+    Some(format!(
+        "-m {limit_mb}: a full server takes up to {most_mb} MiB with its connections, and {whose} {room_mb} MiB: the \
+         kernel ends it then; {advice}"
+    ))
 }
 
 /// Says how memory goes back to the machine, and what comes of `-L`.
@@ -249,5 +280,26 @@ impl Running {
 fn tell_supervisor(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
         warn!("failed to tell the service manager: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_does_not_fit_is_told_with_one_that_does() {
+        let room = |megabytes: u64, is_limit| MemoryRoom {
+            bytes: megabytes << 20,
+            is_limit,
+        };
+        assert_eq!(beyond(room(1024, true), 914), None);
+        let told = beyond(room(1024, true), 1024).expect("it does not fit");
+        for part in ["1139 MiB", "(container) may take 1024 MiB", "-m 914 fits"] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        let told = beyond(room(8192, false), usize::MAX).expect("it does not fit");
+        assert!(told.contains("this machine has 8192 MiB"), "{told}");
+        assert!(beyond(room(32, true), 1).is_some_and(|it| it.ends_with("give it more")));
     }
 }

@@ -85,6 +85,8 @@ pub struct LoadStats {
     /// How late requests of a schedule were sent: the generator's own part of their latency, and
     /// waiting for room in the pipelines.
     pub send_lag: Histogram<u64>,
+    /// The first error of any kind, in words, of a load that has ended.
+    pub first_error: Option<String>,
 }
 
 impl Default for LoadStats {
@@ -98,6 +100,7 @@ impl Default for LoadStats {
             get_latency: histogram(),
             set_latency: histogram(),
             send_lag: histogram(),
+            first_error: None,
         }
     }
 }

@@ -183,7 +183,7 @@ impl Changes {
         all: &mut Scaled,
     ) -> Result<(), ChangeRefusal> {
         let scaling = self.led(pool)?.scaling.as_ref();
-        if !scaling.is_some_and(Scaling::waits_for_approval) {
+        if !scaling.is_some_and(|it| it.waits_for_approval(now.monotonic)) {
             let pool = pool.to_owned();
             return Err(ChangeRefusal::NothingToApprove { pool });
         }
@@ -194,7 +194,7 @@ impl Changes {
     /// How the autoscaling of rings stands, by the pool's name. O(pools · (slices + servers)).
     pub(crate) fn scale_views(&self, now: Instant) -> impl Iterator<Item = ScaleView> {
         let scaled = self.pools.values();
-        scaled.filter_map(move |led| Some(led.scaling.as_ref()?.view(&led.scale_seen(now))))
+        scaled.filter_map(move |led| Some(led.scaling.as_ref()?.view(now, &led.scale_seen(now))))
     }
 
     /// What rings that are scaled ask for, each with its pool. O(pools).

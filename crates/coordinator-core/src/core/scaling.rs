@@ -52,7 +52,7 @@ impl CoordinatorCore {
         self.notice_pause(now.monotonic);
         if pool != self.config.cluster {
             self.changes.approve_scale(now, pool, &mut self.scaled)?;
-        } else if self.cluster_scale.waits_for_approval() {
+        } else if self.cluster_scale.waits_for_approval(now.monotonic) {
             self.scale_cluster(now, None, true);
         } else {
             return Err(ChangeRefusal::NothingToApprove { pool: pool.into() });
@@ -88,7 +88,7 @@ impl CoordinatorCore {
     /// How the numbers of servers of the cluster and of rings follow what is measured, to be shown. O(cachelets + pools · (slices + servers)).
     pub fn scales(&self, now: Instant) -> ScalesView {
         let of_cluster = match self.cluster_scale.is_set_up() {
-            true => self.cluster_scale.view(&self.cluster_seen(now)),
+            true => self.cluster_scale.view(now, &self.cluster_seen(now)),
             false => None,
         };
         let pools = of_cluster.into_iter().chain(self.changes.scale_views(now));

@@ -133,10 +133,14 @@ impl Scaling {
         self.led.scale = self.led.scale.clone().restored(now);
     }
 
-    /// Whether an operator is asked for approval.
-    pub(crate) fn waits_for_approval(&self) -> bool {
-        let is_past = matches!(self.led.scale.phase(), Phase::Past { .. });
-        self.led.settings.mode == ScaleMode::Approve && is_past
+    /// Whether an operator is asked for approval: a threshold has been passed for long enough.
+    pub(crate) fn waits_for_approval(&self, now: Instant) -> bool {
+        let LedScale { settings, scale } = &self.led;
+        let lasts = match scale.phase() {
+            Phase::Past { since, .. } => now.since(*since) >= settings.sustain(),
+            _ => false,
+        };
+        settings.mode == ScaleMode::Approve && lasts
     }
 
     /// Decides what is next, by what is seen of the pool, of the actuator, and of what came of the act before; `seen` has nothing of the last

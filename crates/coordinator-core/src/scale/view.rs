@@ -37,6 +37,9 @@ pub struct ScaleView {
     pub phase: Phase,
     /// Why, in one sentence.
     pub why: String,
+    /// Nothing more is done before an operator approves.
+    #[serde(default)]
+    pub waits_for_approval: bool,
     /// What was measured last.
     pub measures: Measures,
     /// Servers that own a part of the pool and are to keep it.
@@ -79,7 +82,7 @@ impl Scaled {
 
 impl Scaling {
     /// How far it is, by what is seen of its pool. O(servers · log servers).
-    pub(crate) fn view(&self, seen: &Seen) -> ScaleView {
+    pub(crate) fn view(&self, now: Instant, seen: &Seen) -> ScaleView {
         let scale = &self.led.scale;
         let account = scale.account();
         let owns = |at: &str| seen.part(at) == Some(Part::Owns);
@@ -97,6 +100,7 @@ impl Scaling {
             settings: self.led.settings,
             phase: scale.phase().clone(),
             why: self.why.clone(),
+            waits_for_approval: self.waits_for_approval(now),
             measures: seen.measures,
             servers,
             wanted: usize::try_from(servers as i64 + more).unwrap_or(0),

@@ -136,6 +136,7 @@ pub(in crate::experiments) struct Watch {
     running: Vec<LoadHandle>,
     /// Of loads that have left.
     failed: u64,
+    first_error: Option<String>,
     wrong_values: u64,
     begun: Instant,
     /// How long moments are.
@@ -152,6 +153,8 @@ pub(in crate::experiments) struct Watched {
     pub parts: Vec<Part>,
     /// Requests that failed, in all parts and with the last answers.
     pub failed: u64,
+    /// The first error of the first load that has seen any, in words.
+    pub first_error: Option<String>,
     /// Values that nobody wrote.
     pub wrong_values: u64,
 }
@@ -165,6 +168,7 @@ impl Watch {
         Watch {
             running,
             failed: 0,
+            first_error: None,
             wrong_values: 0,
             begun,
             step,
@@ -202,9 +206,10 @@ impl Watch {
     pub fn leave(&mut self, who: impl RangeBounds<usize>) -> anyhow::Result<()> {
         self.look();
         for load in self.running.drain(who) {
-            let counters = load.stop()?.counters;
-            self.failed += counters.errors;
-            self.wrong_values += counters.wrong_values;
+            let stats = load.stop()?;
+            self.failed += stats.counters.errors;
+            self.wrong_values += stats.counters.wrong_values;
+            self.first_error = self.first_error.take().or(stats.first_error);
         }
         Ok(())
     }
@@ -252,6 +257,7 @@ impl Watch {
         Ok(Watched {
             parts: self.parts,
             failed: self.failed,
+            first_error: self.first_error,
             wrong_values: self.wrong_values,
         })
     }
@@ -407,6 +413,7 @@ mod tests {
         Watched {
             parts,
             failed: 0,
+            first_error: None,
             wrong_values: 0,
         }
     }

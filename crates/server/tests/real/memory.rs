@@ -317,3 +317,11 @@ fn memory(process: &Process, name: &str) -> u64 {
         .expect("with its memory in kB")
         * 1024
 }
+
+/// What an operator would learn from the kernel, at night, is said at the start.
+#[test]
+fn a_limit_beyond_the_machines_memory_is_told() {
+    let server = evenkeel::server(&["-t", "1", "-m", "999999999"]);
+    server.await_stderr("-m 999999999: a full server takes up to ");
+    assert_eq!(Client::connect(server.address()).set("k", b"v"), "STORED");
+}

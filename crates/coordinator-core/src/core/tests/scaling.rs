@@ -398,7 +398,13 @@ fn settings_are_checked_saved_and_may_be_tried() {
         mode: ScaleMode::Approve,
         ..settings()
     });
-    scaled.pass(5);
+    scaled.pass(1);
+    assert_eq!(scaled.view().phase.name(), PhaseName::PastUpper);
+    assert!(!scaled.view().waits_for_approval);
+    let early = scaled.world.core.approve_scale(scaled.world.now, "test");
+    assert!(matches!(early, Err(ChangeRefusal::NothingToApprove { .. })));
+    scaled.pass(4);
+    assert!(scaled.view().waits_for_approval);
     assert!(scaled.view().why.contains("waits for approval to add"));
     let approved = scaled.world.core.approve_scale(scaled.world.now, "test");
     assert_eq!(approved.expect("it waits").phase.server(), Some(NAME));

@@ -329,6 +329,7 @@ mod tests {
         let watched = |failed| Watched {
             parts: Vec::new(),
             failed,
+            first_error: None,
             wrong_values: 0,
         };
         let tally = |failures, misses, wrong| UsersTally {

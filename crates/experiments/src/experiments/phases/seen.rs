@@ -217,6 +217,7 @@ mod tests {
             watched: Watched {
                 parts: Vec::new(),
                 failed: 0,
+                first_error: None,
                 wrong_values: 0,
             },
             moved: 0.0,

@@ -302,6 +302,7 @@ fn claims(constant: &Ridden, scaled: &Ridden) -> Vec<Claim> {
     let slow = scaled.slow_seconds();
     let allowed = scaled.added as f64 * (SUSTAIN.as_secs_f64() + START);
     let failed = scaled.watched.failed;
+    let error = scaled.watched.first_error.as_deref();
     vec![
         Claim::new(
             "server hours by those of 15 servers",
@@ -324,7 +325,7 @@ fn claims(constant: &Ridden, scaled: &Ridden) -> Vec<Claim> {
         Claim::new(
             "requests that failed",
             "0",
-            failed.to_string(),
+            error.map_or(failed.to_string(), |error| format!("{failed} ({error})")),
             Some(failed == 0),
         ),
         Claim::new(

@@ -346,6 +346,7 @@ fn what_waits_for_approval_is_done_once_it_is_approved() {
     let early = scaled.world.core.approve_scale(scaled.world.now, "main");
     assert!(matches!(early, Err(ChangeRefusal::NothingToApprove { .. })));
     scaled.pass(2 * SUSTAIN_SLOTS);
+    assert!(scaled.view().waits_for_approval);
     assert!(scaled.view().why.contains("waits for approval to add"));
     assert_eq!(scaled.asked(), None);
     let approved = scaled.world.core.approve_scale(scaled.world.now, "main");
