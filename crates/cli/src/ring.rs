@@ -1,14 +1,13 @@
 //! `evenkeel ring`: pools whose hash space follows the load, seen and moved by hand.
 
-mod copy;
-
 use crate::ask::{self, CoordinatorArgs, Format};
 use crate::changes;
 use anyhow::ensure;
 use clap::Subcommand;
 use evenkeel_coordinator_core::{
-    GrainsMove, RingLoadView, RingMode, RingMoveRequest, RingMoveView, RingServerRequest,
-    RingSettings, RingSettingsRequest, RingUnreachedView, RingView, RingsView, ServerOrder,
+    CopiedServer, GrainsMove, RingCopy, RingLoadView, RingMode, RingMoveRequest, RingMoveView,
+    RingServerRequest, RingSettings, RingSettingsRequest, RingUnreachedView, RingView, RingsView,
+    ServerOrder,
 };
 use evenkeel_member::client::ApiClient;
 
@@ -96,8 +95,6 @@ pub enum What {
         #[arg(long, value_name = "N")]
         proxies: usize,
     },
-    /// Asks a proxy for all items that a plan is about to move, so that those come along that nobody asks for
-    Copy(copy::Args),
     /// Says how a ring follows its load; without a choice, nothing changes
     Settings {
         /// Which
@@ -115,6 +112,9 @@ pub enum What {
         /// For how long items that are asked for come along with a part that moves, in milliseconds, at most 600000
         #[arg(long, value_name = "MS")]
         warming_ms: Option<u64>,
+        /// How many keys of what moves the coordinator asks a proxy for in a second, so that all items come along; 0 for none
+        #[arg(long, value_name = "N")]
+        copy_keys_per_second: Option<u32>,
         /// For how long no proxy has reached a server before it is dead and, in mode automatic, goes, in milliseconds, 1000 to 600000
         #[arg(long, value_name = "MS")]
         dead_after_ms: Option<u64>,
@@ -199,13 +199,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             server,
             proxies,
         } => order(&client, format, pool, (ServerOrder::Lose, server, *proxies)),
-        What::Copy(copied) => copy::run(copied, &args.coordinator, format),
         What::Settings {
             pool,
             mode,
             proxies,
             slot_ms,
             warming_ms,
+            copy_keys_per_second,
             dead_after_ms,
         } => {
             let request = RingSettingsRequest {
@@ -217,6 +217,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 proxies: *proxies,
                 slot_ms: *slot_ms,
                 warming_ms: *warming_ms,
+                copy_keys_per_second: *copy_keys_per_second,
                 dead_after_ms: *dead_after_ms,
             };
             format.print_done(&client.set_ring(pool, &request)?, follows)
@@ -253,6 +254,9 @@ fn overview(view: &RingsView) -> String {
 fn details(ring: &RingView) -> String {
     let mut text = changes::details(&ring.change);
     text += &format!("\n{}", follows(ring));
+    if let Some(copy) = &ring.copy {
+        text += &copied(copy);
+    }
     for unreached in &ring.unreached {
         let RingUnreachedView {
             server,
@@ -312,6 +316,36 @@ fn details(ring: &RingView) -> String {
     text
 }
 
+/// What was copied by the newest plan, a line for each server that gives.
+fn copied(copy: &RingCopy) -> String {
+    let plan = copy.plan;
+    let servers = copy.servers.iter().map(|of| {
+        let CopiedServer {
+            server,
+            listed,
+            moving,
+            found,
+            refused,
+            failed,
+        } = of;
+        let mut line = format!(
+            "\nplan {plan}: {moving} of {listed} keys of {server} move, {found} were found"
+        );
+        if *refused > 0 {
+            line += &format!(", {refused} refused as a server had too much to do");
+        }
+        if let Some(why) = failed {
+            line += &format!("; the rest comes along only if it is asked for: {why}");
+        }
+        line
+    });
+    let mut text: String = servers.collect();
+    if let Some(why) = &copy.failed {
+        text += &format!("\nplan {plan}: not all is copied: {why}");
+    }
+    text
+}
+
 /// How a ring follows its load, and what was measured last.
 fn follows(ring: &RingView) -> String {
     let RingSettings {
@@ -319,6 +353,7 @@ fn follows(ring: &RingView) -> String {
         proxies,
         slot_ms,
         warming_ms,
+        copy_keys_per_second,
         dead_after_ms,
     } = ring.settings;
     let mode = match mode {
@@ -332,8 +367,12 @@ fn follows(ring: &RingView) -> String {
         seconds(warming_ms),
         seconds(dead_after_ms),
     );
+    let copied = match copy_keys_per_second {
+        0 => String::new(),
+        keys => format!(", all items copied at {keys} keys/s"),
+    };
     let mut text = format!(
-        "mode {mode}; {warming_s:.1} s of warming; a server is dead after {dead_s:.1} s; slots of {slot_s:.1} s"
+        "mode {mode}; {warming_s:.1} s of warming{copied}; a server is dead after {dead_s:.1} s; slots of {slot_s:.1} s"
     );
     let Some(slot) = &ring.slot else {
         return text + ", none is over";
@@ -418,6 +457,7 @@ mod tests {
             }],
             waiting: Vec::new(),
             settings: RingSettings::default(),
+            copy: None,
             unreached: Vec::new(),
             slot: None,
             outcomes: Vec::new(),
@@ -478,6 +518,34 @@ mod tests {
         assert!(row.contains("0.003%") && row.contains("m1"), "{text}");
         let none = RingsView { rings: vec![] };
         assert_eq!(overview(&none), "no pool has a ring here");
+    }
+
+    #[test]
+    fn what_was_copied_is_told_with_what_was_not() {
+        let mut ring = ring();
+        ring.settings.copy_keys_per_second = 2000;
+        let of = CopiedServer {
+            server: "m1".into(),
+            listed: 10,
+            moving: 4,
+            found: 3,
+            refused: 1,
+            failed: Some("m1: it does not list its keys: ERROR".into()),
+        };
+        ring.copy = Some(RingCopy {
+            plan: 7,
+            is_over: true,
+            servers: vec![of],
+            failed: Some("proxy a:1: it closed the connection".into()),
+        });
+        let text = details(&ring);
+        for part in [
+            "10.0 s of warming, all items copied at 2000 keys/s; a server",
+            "\nplan 7: 4 of 10 keys of m1 move, 3 were found, 1 refused as a server had too much to do; the rest comes along only if it is asked for: m1: it does",
+            "\nplan 7: not all is copied: proxy a:1: it closed the connection",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
     }
 
     #[test]

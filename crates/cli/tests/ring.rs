@@ -69,7 +69,8 @@ fn a_server_is_drained_with_all_that_it_has_and_a_dead_one_is_lost() {
             "STORED"
         );
     }
-    ring(&url, &["settings", "main", "--warming-ms", "600000"]);
+    let copied = ["--copy-keys-per-second", "100000"];
+    ring(&url, &[&["settings", "main"], &copied[..]].concat());
     let drain = ["drain", "main", &names[1], "--proxies", "1"];
     let said = ring(&url, &drain);
     assert!(
@@ -77,18 +78,21 @@ fn a_server_is_drained_with_all_that_it_has_and_a_dead_one_is_lost() {
         "{said}"
     );
     // It is taken back where a busy machine keeps requests waiting: then once more.
-    poll_until(DEADLINE, "the pool to be warming", || {
-        let stage = shown(coordinator.address())?["change"]["stage"].clone();
-        if stage == "warming" {
+    poll_until(DEADLINE, "all that moves to be copied", || {
+        let copy = shown(coordinator.address())?["copy"].clone();
+        if copy["is_over"] == true {
+            let of = &copy["servers"][0];
+            assert_eq!(of["server"], *names[1]);
+            assert!(of["moving"].as_u64() > Some(0), "{copy}");
+            assert_eq!(
+                (&of["moving"], &of["refused"]),
+                (&of["found"], &Value::from(0))
+            );
             return Some(());
         }
         let _ = command(&url, &drain).output();
         None
     });
-    let proxied = proxy.address().to_string();
-    let said = ring(&url, &["copy", "main", "--proxy", &proxied]);
-    assert!(said.contains("has all that was listed"), "{said}");
-    ring(&url, &["settings", "main", "--warming-ms", "0"]);
     wait_until_gone(coordinator.address(), &names[1]);
     servers[1].process().kill();
     for n in 0..KEYS {

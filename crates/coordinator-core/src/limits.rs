@@ -75,6 +75,9 @@ pub const RING_WARMING: Duration = Duration::from_secs(10);
 /// Longest time for which it may.
 pub const RING_WARMING_MAX: Duration = Duration::from_secs(600);
 
+/// Most keys that are copied in a second while a part of a ring moves.
+pub const RING_COPY_KEYS_MAX: u32 = 100_000;
+
 /// For this long a plan by which a server comes stands at its beginning: anyone who cannot connect to it says so by then. Longer than a proxy waits before it
 /// tries a server again, and says what came of it.
 pub const RING_JOIN_LOOK: Duration = Duration::from_secs(2);

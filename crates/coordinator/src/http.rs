@@ -76,7 +76,6 @@ pub(crate) fn router(shared: Arc<SharedCore>, guard: Arc<Guard>) -> Router {
         .route("/api/v1/changes/{pool}/withdraw", post(changes::withdraw))
         .route("/api/v1/changes/{pool}/forget", post(changes::forget))
         .route("/api/v1/rings", get(rings::list))
-        .route("/api/v1/rings/{pool}/plan", get(rings::plan))
         .route("/api/v1/rings/{pool}/moves", post(rings::begin_move))
         .route("/api/v1/rings/{pool}/servers", post(rings::begin_server))
         .route("/api/v1/rings/{pool}/settings", put(rings::set))

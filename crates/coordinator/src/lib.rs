@@ -37,6 +37,7 @@ mod pages;
 mod plans;
 mod proxies;
 mod reach;
+mod ring_copier;
 mod rings;
 mod run_error;
 mod scaler;

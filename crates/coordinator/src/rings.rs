@@ -1,24 +1,17 @@
 //! The calls about rings of pools whose hash space follows the load.
 
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{Json, Path, State};
+use axum::extract::{Json, State};
 use axum::response::Response;
 
 use crate::answer::{Shared, respond};
-use crate::changes::{PoolName, answer, bad_name, order};
+use crate::changes::{PoolName, order};
 use evenkeel_coordinator_core::{
     CoordinatorCore, RingMoveRequest, RingServerRequest, RingSettingsRequest,
 };
 
 pub(crate) async fn list(State(shared): Shared) -> Response {
     respond(shared.look(|core, now| core.rings(now.monotonic)).await)
-}
-
-pub(crate) async fn plan(State(shared): Shared, pool: PoolName) -> Response {
-    let Ok(Path(pool)) = pool else {
-        return bad_name();
-    };
-    answer(shared.look(|core, _| core.ring_plan(&pool)).await)
 }
 
 pub(crate) async fn begin_move(

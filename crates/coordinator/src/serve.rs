@@ -24,6 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::args::{Args, DEFAULT_LISTEN};
 use crate::guard::{Caller, Guard, Secured};
 use crate::http;
+use crate::ring_copier;
 use crate::run_error::RunError;
 use crate::scaler;
 use crate::shared_core::{SharedCore, Unsaved, new_lineage};
@@ -318,7 +319,8 @@ async fn serve_until(
         tokio::join!(
             tick(&shared),
             reach_unheard(&shared),
-            scaler::run(&shared, actuator)
+            scaler::run(&shared, actuator),
+            ring_copier::run(&shared)
         )
     };
     tokio::pin!(ticking);

@@ -10,7 +10,6 @@ use crate::access::Access;
 use crate::endpoint::{BadEndpoint, Endpoint};
 use crate::line::{CallError, Line, REQUEST_TIMEOUT};
 use crate::member::REDIRECTS_MAX;
-use evenkeel_control::rings::RingPlan;
 use evenkeel_coordinator_core::EventsBody;
 use evenkeel_coordinator_core::plans::{Plan, PlanSettings, PlansExplained, PlansView};
 use evenkeel_coordinator_core::scale::ScaleSettings;
@@ -266,15 +265,6 @@ impl ApiClient {
     /// It cannot be reached.
     pub fn rings(&self) -> ClientResult<RingsView> {
         self.get("/api/v1/rings")
-    }
-
-    /// The plan of a pool's ring that was begun last: the ring before it and what changes hands.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be reached, or knows no such pool (`unknown_pool`) or no ring of it (`no_ring`).
-    pub fn ring_plan(&self, pool: &str) -> ClientResult<RingPlan> {
-        self.get(&pool_path("rings", pool, "plan"))
     }
 
     /// Lets parts of a pool's ring change hands; returns it as it is then, which is before anybody has followed. To take it back,

@@ -28,6 +28,9 @@ const KEYS_MOVED: usize = 3;
 /// How long a plan warms: some of what is asked for is brought, some is not.
 const WARMING_MS: u64 = 200;
 
+/// Keys that are copied in a second when a server comes or goes.
+pub const COPIED: u32 = 1_000;
+
 /// A round that takes longer hangs.
 const ROUND_MAX: Duration = Duration::from_secs(300);
 
@@ -151,7 +154,10 @@ fn come_and_go(leader: &Leader, servers: &mut Vec<Memcached>, dies: usize) {
     servers[dies].process().kill();
     let dead = name(&servers[dies]);
     wait("a dead server to be lost", &dead, false, None);
-    set(leader, &json!({"mode": "off"}));
+    set(
+        leader,
+        &json!({"mode": "off", "copy_keys_per_second": COPIED}),
+    );
     let newcomer = Memcached::spawn(&["-t", "1"]);
     let comes = name(&newcomer);
     wait("a server to come", &comes, true, Some("add"));

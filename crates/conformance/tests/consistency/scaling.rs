@@ -11,7 +11,7 @@ mod watch;
 use super::LONG_TIMEOUTS;
 use super::application::Shared;
 use super::changes::Fleet;
-use super::rings::set;
+use super::rings::{COPIED, set};
 use super::warm::{
     DEADLINE, STOPPED_MS_MAX, addresses, beside, go_on, judge, pause_of, rounds, shuffled, work,
 };
@@ -182,7 +182,7 @@ impl<'a> Scene<'a> {
                 pool.leader(),
                 &json!({
                     "mode": mode, "proxies": PROXIES, "slot_ms": 1000, "warming_ms": 200,
-                    "dead_after_ms": DEAD_AFTER_MS
+                    "copy_keys_per_second": COPIED, "dead_after_ms": DEAD_AFTER_MS
                 }),
             ),
             Kind::Cluster => {

@@ -9,6 +9,7 @@ use evenkeel_types::{BootId, Instant};
 use evenkeel_control::FollowedPool;
 
 use super::bundles::LedBundle;
+use super::ring_copy::RingCopy;
 use super::ring_reach::Reach;
 use super::ring_slots::Slots;
 use super::rings::LedRing;
@@ -27,6 +28,8 @@ pub(super) struct Led {
     pub(super) when_warm: Option<Duration>,
     /// How warm the pool is, in `warming`.
     pub(super) warmth: Warmth,
+    /// How far the items of a plan were copied that nobody asks for.
+    pub(super) copy: Option<RingCopy>,
     /// What the ring carries.
     pub(super) slots: Slots,
     /// What the last slot that enough proxies have told of says of the number of its servers, and when that was over.
@@ -55,6 +58,7 @@ impl Led {
             bundle: None,
             when_warm: None,
             warmth: Warmth::default(),
+            copy: None,
             slots: Slots::default(),
             measured: None,
             scaling: None,
@@ -95,8 +99,8 @@ impl Led {
                 RING_JOIN_LOOK
             }
             (Stage::Closing, _) => CLOSING_MIN,
-            // What is asked for meanwhile is brought; what is not is left behind.
-            (Stage::Warming, Some(ring)) if !self.has_dead => ring.settings.warming(),
+            // What is asked for meanwhile is brought; what is not is copied, or left behind.
+            (Stage::Warming, Some(ring)) if !self.has_dead => self.warming(ring)?,
             (Stage::Warming, None) if !self.warmth.is_warm() => self.when_warm?,
             _ => return None,
         };

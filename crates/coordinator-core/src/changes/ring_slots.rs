@@ -17,9 +17,9 @@ use evenkeel_types::{BootId, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{
-    RING_DEAD_AFTER, RING_DEAD_AFTER_MAX, RING_DEAD_AFTER_MIN, RING_OUTCOMES_MAX, RING_SLOT,
-    RING_SLOT_MAX, RING_SLOT_MIN, RING_TOLD_OF_FIVE, RING_TOLD_SPAN_MIN, RING_WARMING,
-    RING_WARMING_MAX,
+    RING_COPY_KEYS_MAX, RING_DEAD_AFTER, RING_DEAD_AFTER_MAX, RING_DEAD_AFTER_MIN,
+    RING_OUTCOMES_MAX, RING_SLOT, RING_SLOT_MAX, RING_SLOT_MIN, RING_TOLD_OF_FIVE,
+    RING_TOLD_SPAN_MIN, RING_WARMING, RING_WARMING_MAX,
 };
 
 /// What is done about what a ring carries.
@@ -48,6 +48,9 @@ pub struct RingSettings {
     /// For how long a plan stands at `warming`, in milliseconds, at most [`RING_WARMING_MAX`]: items that are asked for meanwhile come along,
     /// the others are left behind.
     pub warming_ms: u64,
+    /// Most keys in a second, up to [`RING_COPY_KEYS_MAX`], that are asked for by themselves while a plan stands at `warming`, so that all its items come
+    /// along. Then it stands there until all were asked for, for [`RING_WARMING_MAX`] at most. 0: none are.
+    pub copy_keys_per_second: u32,
     /// For how long no proxy has reached a server before it is dead, in milliseconds: [`RING_DEAD_AFTER_MIN`] to [`RING_DEAD_AFTER_MAX`].
     pub dead_after_ms: u64,
 }
@@ -68,6 +71,9 @@ pub struct RingSettingsRequest {
     /// For how long a plan stands at `warming`, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warming_ms: Option<u64>,
+    /// Most keys in a second that are asked for by themselves while a plan stands at `warming`; 0 for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copy_keys_per_second: Option<u32>,
     /// For how long no proxy has reached a server before it is dead, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead_after_ms: Option<u64>,
@@ -80,6 +86,7 @@ impl Default for RingSettings {
             proxies: 0,
             slot_ms: RING_SLOT.as_millis() as u64,
             warming_ms: RING_WARMING.as_millis() as u64,
+            copy_keys_per_second: 0,
             dead_after_ms: RING_DEAD_AFTER.as_millis() as u64,
         }
     }
@@ -93,6 +100,9 @@ impl RingSettings {
             proxies: request.proxies.unwrap_or(self.proxies),
             slot_ms: request.slot_ms.unwrap_or(self.slot_ms),
             warming_ms: request.warming_ms.unwrap_or(self.warming_ms),
+            copy_keys_per_second: request
+                .copy_keys_per_second
+                .unwrap_or(self.copy_keys_per_second),
             dead_after_ms: request.dead_after_ms.unwrap_or(self.dead_after_ms),
         };
         match changed.unsound() {
@@ -112,6 +122,12 @@ impl RingSettings {
             return Some(format!(
                 "warming_ms is at most {max}, not {}",
                 self.warming_ms
+            ));
+        }
+        if self.copy_keys_per_second > RING_COPY_KEYS_MAX {
+            return Some(format!(
+                "copy_keys_per_second is at most {RING_COPY_KEYS_MAX}, not {}",
+                self.copy_keys_per_second
             ));
         }
         if !(RING_DEAD_AFTER_MIN..=RING_DEAD_AFTER_MAX).contains(&self.dead_after()) {

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::ring_slots::{Slot, why_kept};
 use super::{
-    ChangeRefusal, ChangeView, Changes, Led, LedRing, PlanServerView, RingOutcome, RingSettings,
-    RingUnreachedView, ServerOrder,
+    ChangeRefusal, ChangeView, Changes, Led, LedRing, PlanServerView, RingCopy, RingOutcome,
+    RingSettings, RingUnreachedView, ServerOrder,
 };
 
 /// All rings.
@@ -35,6 +35,9 @@ pub struct RingView {
     pub waiting: Vec<RingMoveView>,
     /// How it follows its load.
     pub settings: RingSettings,
+    /// How far the items of the newest plan were copied; absent where that was not begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy: Option<RingCopy>,
     /// Servers that some proxy does not reach.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreached: Vec<RingUnreachedView>,
@@ -160,6 +163,7 @@ impl Changes {
                 None => Vec::new(),
             },
             settings: ring.settings,
+            copy: self.pools[pool].copy_of(ring).cloned(),
             unreached: self.pools[pool].unreached(ring, &present, now),
             slot: slots.last.as_ref().map(|slot| ring.slot_of(slot)),
             outcomes: slots.outcomes.iter().copied().collect(),

@@ -199,6 +199,9 @@ impl Changes {
         if let Some(waits) = self.wait(now, led) {
             return waits;
         }
+        if let Some(copying) = led.copying(now) {
+            return copying;
+        }
         match stage {
             Stage::Former | Stage::Done if led.ring.is_some() && !change.is_under_way() => format!(
                 "the ring stands; to move parts of it, N being the number of proxies that have the pool: evenkeel ring move {pool} --from SERVER --to SERVER --grains N --proxies N"

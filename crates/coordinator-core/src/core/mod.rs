@@ -18,7 +18,8 @@ use evenkeel_types::map::{ClusterMap, ServerEntry};
 use evenkeel_types::{BootId, Epoch, Instant, Now, ServerId};
 
 use crate::changes::{
-    BundlesView, ChangeCounts, ChangeEvent, ChangeRefusal, Changes, ChangesView, RingsView,
+    BundlesView, ChangeCounts, ChangeEvent, ChangeRefusal, Changes, ChangesView, CopyWork,
+    RingsView,
 };
 use crate::cluster_hot_keys::{
     ClusterEventView, ClusterHotKeys, ClusterHotKeysView, HotKeyEventCounts,
@@ -373,6 +374,11 @@ impl CoordinatorCore {
     /// There is no such pool, or it has no ring.
     pub fn ring_plan(&self, pool: &str) -> Result<Arc<RingPlan>, ChangeRefusal> {
         self.changes.ring_plan(pool)
+    }
+
+    /// Plans of rings whose items are to be copied at present, for who does it and tells by [`handle_copy`](Self::handle_copy) how far that is.
+    pub fn copy_work(&self, now: Instant) -> Vec<CopyWork> {
+        self.changes.copy_work(now)
     }
 
     /// The last [`limits::CHANGE_EVENTS_MAX`] events of changes, oldest first. Those of a former process are not among them.

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::CoordinatorCore;
 use crate::changes::{
     BeginRequest, BundleSwitchRequest, BundleView, ChangeRefusal, ChangeView, Changes,
-    ForgottenPoolView, RemoveProxyRefusal, RemovedProxyView, RingMoveRequest, RingServerRequest,
-    RingSettingsRequest, RingView,
+    ForgottenPoolView, RemoveProxyRefusal, RemovedProxyView, RingCopy, RingMoveRequest,
+    RingServerRequest, RingSettingsRequest, RingView,
 };
 use crate::duration::millis;
 use crate::event::{Cause, Change};
@@ -215,6 +215,13 @@ impl CoordinatorCore {
         request: &RingSettingsRequest,
     ) -> Result<RingView, ChangeRefusal> {
         self.order_ring(now, pool, |changes| changes.set_ring(pool, request))
+    }
+
+    /// The items of a ring's plan were copied so far. Once all were, the plan goes on.
+    pub fn handle_copy(&mut self, now: Now, pool: &str, copy: RingCopy) {
+        self.notice_pause(now.monotonic);
+        self.changes.handle_copy(now, pool, copy);
+        self.finish(now);
     }
 
     /// Executes an order about a pool's ring. Gives the ring as it is then.

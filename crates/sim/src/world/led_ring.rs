@@ -87,6 +87,7 @@ impl LedRing {
                 slot_ms: 1_000,
                 warming_ms: random.between(100, 2_000),
                 dead_after_ms: 1_000,
+                ..RingSettings::default()
             },
             known: None,
             next: None,

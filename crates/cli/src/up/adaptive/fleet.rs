@@ -99,7 +99,7 @@ impl Fleet {
                 proxies: Some(PROXIES),
                 slot_ms: Some(SLOT.as_millis() as u64),
                 warming_ms: Some(WARMING.as_millis() as u64),
-                dead_after_ms: None,
+                ..RingSettingsRequest::default()
             },
         )?;
         Ok(())

@@ -4,6 +4,7 @@ mod bundles;
 mod bundles_random;
 mod followers;
 mod random;
+mod ring_copying;
 mod ring_servers;
 mod ring_slots;
 mod rings;

@@ -17,7 +17,6 @@ use evenkeel_member::client::ApiClient;
 use evenkeel_workload::Popularity;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -56,7 +55,7 @@ pub(in crate::experiments) struct RingFleet {
     // In the order in which they should go.
     proxies: Vec<Server>,
     servers: Vec<Behind>,
-    coordinator: Server,
+    _coordinator: Server,
     api: ApiClient,
     service_time: Duration,
     _folder: TempDir,
@@ -140,7 +139,7 @@ impl RingFleet {
         let fleet = RingFleet {
             proxies: (1..=PROXIES).map(proxy).collect::<anyhow::Result<_>>()?,
             servers,
-            coordinator,
+            _coordinator: coordinator,
             api,
             service_time,
             _folder: folder,
@@ -186,7 +185,7 @@ impl RingFleet {
                 proxies: Some(PROXIES),
                 slot_ms: Some(SLOT.as_millis() as u64),
                 warming_ms: Some(warming.as_millis() as u64),
-                dead_after_ms: None,
+                ..RingSettingsRequest::default()
             },
         )?;
         Ok(())
@@ -197,18 +196,14 @@ impl RingFleet {
         &self.api
     }
 
-    /// Begins to copy what the plan under way moves, as an operator does.
-    pub fn copy(&self) -> anyhow::Result<Child> {
-        let program = std::env::current_exe().context("finding this program's own file")?;
-        let proxy = self.proxies[0].address.to_string();
-        let coordinator = format!("http://{}", self.coordinator.address);
-        let words = ["ring", "copy", POOL, "--proxy", &proxy];
-        Command::new(program)
-            .args(words)
-            .args(["--coordinator", &coordinator])
-            .stdout(Stdio::null())
-            .spawn()
-            .context("starting evenkeel ring copy")
+    /// From now on all items that move come along, this many a second at most.
+    pub fn copy(&self, keys_per_second: u32) -> anyhow::Result<()> {
+        let request = RingSettingsRequest {
+            copy_keys_per_second: Some(keys_per_second),
+            ..RingSettingsRequest::default()
+        };
+        self.api.set_ring(POOL, &request)?;
+        Ok(())
     }
 
     /// Starts another server and has it added. Its name.

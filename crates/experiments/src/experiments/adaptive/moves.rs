@@ -26,12 +26,15 @@ const GRAINS: u32 = 64;
 /// Parts of the capacity that are asked for.
 const RATES: [f64; 3] = [0.5, 0.8, 1.2];
 
-/// How items come along, and how long a plan warms at most.
+/// How items come along, and for how long a plan warms where they are not copied.
 const WAYS: [(Way, Duration); 3] = [
     (Way::Nothing, Duration::ZERO),
     (Way::Asked, Duration::from_secs(10)),
-    (Way::All, Duration::from_secs(60)),
+    (Way::All, Duration::ZERO),
 ];
+
+/// Keys that are copied in a second, which is as many as a server serves.
+const COPIED: u32 = 2_000;
 
 /// Which items come along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +43,7 @@ enum Way {
     Nothing,
     /// Those that are asked for in ten seconds.
     Asked,
-    /// All, by `evenkeel ring copy`.
+    /// All: the coordinator copies them.
     All,
 }
 
@@ -143,6 +146,9 @@ fn run(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
 fn cost(run: &Run, rate: f64, way: Way, warming: Duration) -> anyhow::Result<Cost> {
     let fleet = RingFleet::start(SERVERS)?;
     fleet.set(RingMode::Observe, warming)?;
+    if way == Way::All {
+        fleet.copy(COPIED)?;
+    }
     let running = start_load(&fleet, &load(run), rate * RingFleet::capacity(SERVERS))?;
     let mut watch = Watch::start(running, Duration::from_millis(500), "at first");
     watch.go_on(3 * SLOT)?;
@@ -166,22 +172,6 @@ fn cost(run: &Run, rate: f64, way: Way, warming: Duration) -> anyhow::Result<Cos
     watch.begin("with a move");
     let begun = Instant::now();
     fleet.api().begin_ring_move(POOL, &order)?;
-    let mut copying = match way {
-        Way::All => Some(fleet.copy()?),
-        Way::Nothing | Way::Asked => None,
-    };
-    if let Some(copying) = &mut copying {
-        let mut ended = None;
-        watch.until("all to be copied", LIMIT, || {
-            ended = copying.try_wait().ok().flatten();
-            ended.is_some()
-        })?;
-        anyhow::ensure!(
-            ended.is_some_and(|status| status.success()),
-            "evenkeel ring copy has failed"
-        );
-        fleet.set(RingMode::Observe, Duration::ZERO)?;
-    }
     watch.until("the plan to be done", LIMIT, || fleet.rests())?;
     let took = begun.elapsed();
     watch.go_on(LOOK.saturating_sub(begun.elapsed()))?;

@@ -275,7 +275,9 @@ impl Running {
                 running.servers = vec![Server::evenkeel(&arguments, &ground.servers)?];
             }
             Kind::Aware => {
-                let (more, cores) = (["-m", &memory], allowed_cores()?);
+                // These clients go by one map.
+                let more = ["-m", &memory, "--balance-workers", "off"];
+                let cores = allowed_cores()?;
                 let workers = usize::from(workers);
                 let clustered =
                     Clustered::start(workers, &more, &ground.servers, &cores, |_| Ok(()))?;

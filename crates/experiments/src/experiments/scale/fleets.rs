@@ -17,8 +17,11 @@ use tempfile::TempDir;
 /// Keys a second that each server serves.
 pub(super) const CAPACITY: u64 = 1_000;
 
-/// How long items of a ring come along when a part of it moves.
-const WARMING: Duration = Duration::from_secs(5);
+/// How long items of a ring come along that are asked for when a part of it moves, where they are not copied: the default.
+const WARMING: Duration = Duration::from_secs(10);
+
+/// Keys that are copied in a second. Each costs a newcomer three of [`CAPACITY`].
+const COPIED: u32 = 150;
 
 /// Servers that come and go.
 pub(super) trait ScaledFleet {
@@ -134,6 +137,7 @@ impl ScaledRing {
         let actuator = Actuator::new(false)?;
         let fleet = RingFleet::start_with(servers, CAPACITY, &actuator.flags())?;
         fleet.set(RingMode::Automatic, WARMING)?;
+        fleet.copy(COPIED)?;
         Ok(ScaledRing {
             fleet,
             _actuator: actuator,

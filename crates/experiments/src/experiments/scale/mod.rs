@@ -50,11 +50,17 @@ const PAPERS: f64 = 15.0;
 const LOW: f64 = 1_100.0;
 const RISE: f64 = 140.0 / 30.0;
 
-/// Requests a second and server, between which there are as many as there should be.
-const BAND: Band = Band {
-    lower: 400.0,
-    upper: 600.0,
-};
+impl Kind {
+    /// Requests a second and server, between which there are as many as there should be. What comes on top until another server has its part has
+    /// to find room: a ring copies meanwhile what it moves.
+    const fn band(self) -> Band {
+        let (lower, upper) = match self {
+            Kind::Cluster => (400.0, 600.0),
+            Kind::Ring => (300.0, 500.0),
+        };
+        Band { lower, upper }
+    }
+}
 
 /// How long a threshold is passed, and how long is rested: a tenth of the defaults or less, as the ramp is minutes instead of hours.
 const SUSTAIN: Duration = Duration::from_secs(3);
@@ -117,6 +123,7 @@ fn measure(experiment: &Experiment, run: &Run, kind: Kind) -> anyhow::Result<Rep
     let scaled = ride(run, kind, period, true)?;
 
     let mut report = run.report(experiment);
+    let band = kind.band();
     let seconds = |time: Duration| format!("{} s", time.as_secs());
     report.settings = vec![
         ("servers", format!("of {CAPACITY} keys/s, behind 2 proxies")),
@@ -130,7 +137,7 @@ fn measure(experiment: &Experiment, run: &Run, kind: Kind) -> anyhow::Result<Rep
         ),
         (
             "band",
-            format!("{} to {} requests/s and server", BAND.lower, BAND.upper),
+            format!("{} to {} requests/s and server", band.lower, band.upper),
         ),
         (
             "waits",
@@ -154,7 +161,7 @@ fn measure(experiment: &Experiment, run: &Run, kind: Kind) -> anyhow::Result<Rep
             y: Axis::linear("servers"),
             curves: vec![
                 Curve::new("that come and go", scaled.servers.clone()),
-                Curve::new("at 500 requests/s each", wanted(period)),
+                Curve::new("in the middle of the band", wanted(kind, period)),
             ],
         },
         hits_plot(
@@ -184,8 +191,9 @@ fn rate(period: Duration) -> Rate {
 }
 
 /// Servers that would carry it in the middle of their band.
-fn wanted(period: Duration) -> Vec<(f64, f64)> {
-    let each = (BAND.lower + BAND.upper) / 2.0;
+fn wanted(kind: Kind, period: Duration) -> Vec<(f64, f64)> {
+    let Band { lower, upper } = kind.band();
+    let each = (lower + upper) / 2.0;
     let seconds = 0..=period.as_secs();
     let at = |second: u64| rate(period).at(second * 1_000_000_000) / each;
     seconds.map(|second| (second as f64, at(second))).collect()
@@ -199,14 +207,18 @@ fn ride(run: &Run, kind: Kind, period: Duration, is_scaled: bool) -> anyhow::Res
         Kind::Ring => Box::new(ScaledRing::start(servers)?),
     };
     let load = LoadSpec {
-        keys: run.by_scale([500, 20_000, 100_000, 100_000]),
+        keys: run.by_scale(match kind {
+            Kind::Cluster => [500, 20_000, 100_000, 100_000],
+            // What is copied takes its time.
+            Kind::Ring => [500, 5_000, 20_000, 100_000],
+        }),
         connections: 32,
         ..load(run)
     };
     let targets = fleet.targets();
     load.fill_by(targets[0].clone())?;
     if is_scaled {
-        fleet.set_scale(&settings())?;
+        fleet.set_scale(&settings(kind))?;
     }
     let running = load.start_wave(&targets, rate(period))?;
     let mut watch = Watch::start(running, STEP, "the ramp");
@@ -255,10 +267,10 @@ fn wait_for_the_fewest(fleet: &dyn ScaledFleet) -> anyhow::Result<()> {
     }
 }
 
-fn settings() -> ScaleSettings {
+fn settings(kind: Kind) -> ScaleSettings {
     ScaleSettings {
         mode: ScaleMode::Automatic,
-        requests_per_server: Some(BAND),
+        requests_per_server: Some(kind.band()),
         min: FEWEST,
         max: MOST,
         sustain_ms: SUSTAIN.as_millis() as u64,
@@ -352,13 +364,17 @@ mod tests {
 
     #[test]
     fn the_ramp_asks_for_as_many_servers_as_there_may_be() {
-        let wanted = wanted(Duration::from_secs(100));
-        let (most, fewest) = (wanted[50].1, wanted[0].1);
-        assert!((fewest - 2.2).abs() < 1e-6, "{fewest}");
-        assert!((most - fewest * RISE).abs() < 1e-6, "{most}");
-        // What the fewest carry at the foot, and the most at the top, is within the band.
-        assert!(LOW / FEWEST as f64 <= BAND.upper && LOW / FEWEST as f64 * 0.9 < BAND.lower);
-        assert!(LOW * RISE / MOST as f64 > BAND.upper);
-        assert!(LOW * RISE < (MOST as u64 * CAPACITY) as f64);
+        let (foot, top) = (LOW, LOW * RISE);
+        for kind in [Kind::Cluster, Kind::Ring] {
+            let wanted = wanted(kind, Duration::from_secs(100));
+            let (most, fewest) = (wanted[50].1, wanted[0].1);
+            assert!((most - fewest * RISE).abs() < 1e-6, "{most}");
+            // The fewest are enough at the foot, and one more would go.
+            let Band { lower, upper } = kind.band();
+            assert!(foot / FEWEST as f64 <= 0.8 * upper);
+            assert!(foot / (FEWEST + 1) as f64 <= lower);
+            assert!(top / MOST as f64 > upper);
+        }
+        assert!(top < (MOST as u64 * CAPACITY) as f64);
     }
 }

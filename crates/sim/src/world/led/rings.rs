@@ -87,6 +87,7 @@ impl World {
             slot_ms: Some(wanted.slot_ms),
             warming_ms: Some(wanted.warming_ms),
             dead_after_ms: Some(wanted.dead_after_ms),
+            ..RingSettingsRequest::default()
         };
         let now = self.coordinator.process.now(self.time);
         let set = self.coordinator.core.set_ring(now, POOL, &request);

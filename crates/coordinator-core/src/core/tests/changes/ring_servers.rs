@@ -12,13 +12,13 @@ const WARMING_MS: u64 = limits::RING_WARMING.as_millis() as u64;
 const SPAN_MS: u64 = limits::RING_LOSSES_SPAN.as_millis() as u64;
 
 /// Proxies that reach all servers but some.
-struct Proxies {
-    world: World,
+pub(super) struct Proxies {
+    pub(super) world: World,
     all: Vec<(Follower, Vec<u16>)>,
 }
 
 impl Proxies {
-    fn of(count: usize, servers: u16, mode: RingMode) -> Self {
+    pub(super) fn of(count: usize, servers: u16, mode: RingMode) -> Self {
         let follower = |n: usize| ring_follower(&format!("p{n}"), &wish(servers.into()));
         let mut all = Proxies {
             world: old_world(),
@@ -48,7 +48,7 @@ impl Proxies {
         }
     }
 
-    fn pass(&mut self, ms: u64) {
+    pub(super) fn pass(&mut self, ms: u64) {
         self.pass_without(ms, |_| true);
     }
 
@@ -62,13 +62,13 @@ impl Proxies {
     }
 
     /// Nobody reaches a server from now on, or one proxy alone does not.
-    fn lose(&mut self, server: u16, by: impl Fn(usize) -> bool) {
+    pub(super) fn lose(&mut self, server: u16, by: impl Fn(usize) -> bool) {
         for (_, (_, unreached)) in self.all.iter_mut().enumerate().filter(|(at, _)| by(*at)) {
             unreached.push(server);
         }
     }
 
-    fn view(&self) -> RingView {
+    pub(super) fn view(&self) -> RingView {
         let mut rings = self.world.core.rings(self.world.now.monotonic).rings;
         rings.remove(0)
     }
@@ -79,12 +79,16 @@ impl Proxies {
         servers.iter().map(|server| server.share).collect()
     }
 
-    fn plan(&self) -> Arc<RingPlan> {
+    pub(super) fn plan(&self) -> Arc<RingPlan> {
         let saved = self.world.core.saved_state().changes;
         saved.pools["main"].ring.as_ref().unwrap().plan.clone()
     }
 
-    fn order(&mut self, what: ServerOrder, server: &str) -> Result<RingView, ChangeRefusal> {
+    pub(super) fn order(
+        &mut self,
+        what: ServerOrder,
+        server: &str,
+    ) -> Result<RingView, ChangeRefusal> {
         let request = RingServerRequest {
             what,
             server: server.into(),

@@ -154,7 +154,7 @@ pub(super) fn set(
         proxies: Some(proxies),
         slot_ms: Some(SLOT_MS),
         warming_ms: Some(2 * SLOT_MS),
-        dead_after_ms: None,
+        ..RingSettingsRequest::default()
     };
     world.core.set_ring(world.now, "main", &request)
 }
