@@ -168,7 +168,9 @@ impl Clustered {
         let coordinator = Server::evenkeel(&flags, coordinator_cores)?;
         let url = format!("http://{}", coordinator.address);
         prepare(&url)?;
-        let flags = [&["--coordinator", &url], more].concat();
+        // Clients that have joined go by one map, so no worker lends cachelets to another.
+        let own = ["--coordinator", &url, "--balance-workers", "off"];
+        let flags = [&own[..], more].concat();
         let server = Server::evenkeel_server(workers, &flags, cores)?;
         Ok(Clustered {
             server,

@@ -275,9 +275,7 @@ impl Running {
                 running.servers = vec![Server::evenkeel(&arguments, &ground.servers)?];
             }
             Kind::Aware => {
-                // These clients go by one map.
-                let more = ["-m", &memory, "--balance-workers", "off"];
-                let cores = allowed_cores()?;
+                let (more, cores) = (["-m", &memory], allowed_cores()?);
                 let workers = usize::from(workers);
                 let clustered =
                     Clustered::start(workers, &more, &ground.servers, &cores, |_| Ok(()))?;
