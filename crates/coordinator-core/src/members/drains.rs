@@ -19,8 +19,9 @@ impl Members {
         let Some(id) = self.named(&name) else {
             return Err(DrainRefusal::UnknownServer { name });
         };
-        let has_other = self.takers().any(|other| other != id);
-        if request.drain && !has_other {
+        // A drain under way may be told another rate even while nobody is up to take anything.
+        let begins = request.drain && self.server(id).drain.is_none();
+        if begins && self.takers().all(|other| other == id) {
             return Err(DrainRefusal::NobodyElse { name });
         }
         Ok(id)

@@ -49,7 +49,7 @@ impl World {
         done
     }
 
-    /// False where the coordinator refuses it, because nobody else is left.
+    /// False where the coordinator refuses it, because nobody else is left to begin a drain for.
     fn order_drain(&mut self, request: &DrainRequest) -> bool {
         let now = self.coordinator.process.now(self.time);
         let done = self.coordinator.core.handle_drain(now, request).is_ok();
@@ -58,13 +58,15 @@ impl World {
         done
     }
 
-    /// Servers that are to have nothing.
+    /// Servers that are to have nothing, those that do not run at the moment too.
     fn drained(&self) -> Vec<usize> {
         let view = self.coordinator.core.servers(self.coordinator_now());
-        let drained = view.servers.iter().filter(|server| server.draining);
-        drained
-            .filter_map(|server| self.server_of(server.id))
-            .collect()
+        let is_drained = |&server: &usize| {
+            let name = Self::name_of(server);
+            let known = view.servers.iter().find(|known| known.name == name);
+            known.is_some_and(|known| known.draining)
+        };
+        (0..self.servers.len()).filter(is_drained).collect()
     }
 
     fn coordinator_now(&self) -> Instant {
@@ -125,7 +127,6 @@ impl World {
                 drain: goes_on,
                 cachelets_per_second: 200,
             };
-            // Where nobody else is left, it keeps what it has.
             self.order_drain(&request);
         }
     }

@@ -610,6 +610,15 @@ fn a_drained_server_is_emptied_at_its_rate_and_stays_so_until_it_is_told_otherwi
         .unwrap();
     let last = world.core.handle_drain(world.now, &drain("s2", true, 1));
     assert_eq!(last, Err(DrainRefusal::NobodyElse { name: "s2".into() }));
+    // What is drained already may be told to hurry even while nobody could take anything.
+    for _ in 0..60 {
+        servers[..2].iter().for_each(|s| drop(world.send(s)));
+        world.pass(100);
+    }
+    assert!(!world.core.servers(world.now.monotonic).servers[2].up);
+    let hurried = world.core.handle_drain(world.now, &drain("s0", true, 100));
+    assert!(hurried.is_ok_and(|view| view.draining));
+    servers.iter().for_each(|s| drop(world.send(s)));
     world
         .core
         .handle_drain(world.now, &drain("s0", false, 1))
