@@ -23,10 +23,14 @@ use std::collections::BTreeMap;
 use evenkeel_types::{CacheletId, Instant};
 use serde::Serialize;
 
-use crate::load::{BYTES_PER_REQUEST, LOAD_TIME_CONSTANT};
+use crate::load::BYTES_PER_REQUEST;
 
 /// How often loads are measured: MBal's epoch. Half a second is the time of a heartbeat.
 pub const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Time constant of the rates: a sudden change shows by two thirds after about this long. What moves for the load's sake is
+/// not to move for a moment's.
+const TIME_CONSTANT: Duration = Duration::from_millis(1500);
 
 /// A cachelet is measured after this time at least. One that came a moment before the end of an interval
 /// waits for the next: few requests in a short time make no rate.
@@ -104,7 +108,7 @@ impl CacheletMeter {
         }
         let seconds = elapsed.as_secs_f64();
         let weight = match self.warm {
-            true => seconds / (seconds + LOAD_TIME_CONSTANT.as_secs_f64()),
+            true => seconds / (seconds + TIME_CONSTANT.as_secs_f64()),
             false => 1.0,
         };
         for (rate, counted) in self.rates.iter_mut().zip(counts.since(self.counts)) {
@@ -408,7 +412,7 @@ mod tests {
             for (worker, meter) in meters.iter_mut().enumerate() {
                 meter.set_cachelets(at(0), present(&homes, &counts, worker));
             }
-            let mut all = crate::load::LoadAverage::new(at(0));
+            let mut all = crate::load::LoadAverage::new(at(0), TIME_CONSTANT);
             let mut now = at(0);
             let mut greatest = vec![0.0_f64; counts.len()];
             for interval in 1..=20 {

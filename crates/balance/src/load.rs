@@ -30,9 +30,6 @@ pub fn cost_of(bytes: usize) -> f64 {
     1.0 + bytes as f64 / BYTES_PER_REQUEST as f64
 }
 
-/// Time constant of [`LoadAverage`]: a sudden change shows by two thirds after about this long.
-pub const LOAD_TIME_CONSTANT: Duration = Duration::from_millis(1500);
-
 /// The trigger goes off below this part of the load at which it goes on, so that a load that
 /// wavers around the threshold does not switch replication with it.
 pub const TRIGGER_OFF_RATIO: f64 = 0.9;
@@ -43,17 +40,20 @@ pub struct LoadAverage {
     /// Since the last interval.
     count: u64,
     average: f64,
+    /// A sudden change shows by two thirds after about this many seconds.
+    time_constant: f64,
     since: Instant,
     /// Whether an interval has been measured yet. The first one is taken as it is.
     warm: bool,
 }
 
 impl LoadAverage {
-    /// An average that starts to measure now.
-    pub fn new(now: Instant) -> Self {
+    /// An average that starts to measure now. A sudden change shows by two thirds after about `time_constant`.
+    pub fn new(now: Instant, time_constant: Duration) -> Self {
         LoadAverage {
             count: 0,
             average: 0.0,
+            time_constant: time_constant.as_secs_f64(),
             since: now,
             warm: false,
         }
@@ -66,14 +66,14 @@ impl LoadAverage {
     }
 
     /// Ends an interval of measurement. Intervals may differ in length: the weight of each is
-    /// `t / (t + LOAD_TIME_CONSTANT)`.
+    /// `t / (t + time_constant)`.
     pub fn roll(&mut self, now: Instant) {
         let elapsed = now.since(self.since).as_secs_f64();
         if elapsed == 0.0 {
             return;
         }
         let rate = self.count as f64 / elapsed;
-        let weight = elapsed / (elapsed + LOAD_TIME_CONSTANT.as_secs_f64());
+        let weight = elapsed / (elapsed + self.time_constant);
         self.average = if self.warm {
             self.average + weight * (rate - self.average)
         } else {
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_first_interval_counts_fully_and_later_ones_by_their_length() {
-        let mut load = LoadAverage::new(at(0));
+        let mut load = LoadAverage::new(at(0), Duration::from_millis(1500));
         load.add(500);
         load.roll(at(500));
         assert_eq!(load.per_second(), 1000.0);

@@ -23,7 +23,7 @@ pub fn ssm_entries(workers: usize) -> usize {
 }
 
 /// Reads that a worker looks at in a slot if it has this many, unless its sampling is fixed. A key with a
-/// hundredth of them is then seen ten times, and 2,000 looks a second cost a busy worker nothing.
+/// hundredth of them is then seen ten times, and 4,000 looks a second cost a busy worker nothing.
 pub const SAMPLES_PER_SLOT: f64 = 1000.0;
 
 /// Share of reads that a worker looks at at least, unless its sampling is fixed (S2).

@@ -9,15 +9,18 @@ use core::time::Duration;
 use evenkeel_balance::load::BYTES_PER_REQUEST;
 use evenkeel_types::{Instant, KeyHash};
 
-use crate::popularity::{SLOT, Sampler};
+use crate::popularity::Sampler;
 use crate::sketch::TopKeys;
 
 /// Counters of each summary. Of a million keys by Zipf's law with an exponent of 0.99 the first ten get 0.7 % each or more;
 /// a count misses 0.2 % at most.
 const COUNTERS: usize = 256;
 
-/// Requests that are looked at in a slot, if there are this many.
-const SAMPLES_PER_SLOT: f64 = 500.0;
+/// How often the part that is looked at is chosen anew.
+const SAMPLING_CHOSEN_AFTER: Duration = Duration::from_millis(500);
+
+/// Requests that are looked at in that time, if there are this many.
+const SAMPLES: f64 = 500.0;
 
 /// The part that is looked at in any case.
 const SAMPLING_MIN: f64 = 0.002;
@@ -54,9 +57,9 @@ pub struct Hottest {
     gets: TopKeys,
     sets: TopKeys,
     bytes: TopKeys,
-    /// Requests since the last slot that were looked at, by their weight.
+    /// Requests that were looked at since the part was chosen, by their weight.
     seen: f64,
-    next_slot: Instant,
+    next_choice: Instant,
     /// Seconds that are in the counts up to then.
     seconds: f64,
     seconds_to: Instant,
@@ -74,7 +77,7 @@ impl Hottest {
             sets: TopKeys::new(COUNTERS),
             bytes: TopKeys::new(COUNTERS),
             seen: 0.0,
-            next_slot: now + SLOT,
+            next_choice: now + SAMPLING_CHOSEN_AFTER,
             seconds: 0.0,
             seconds_to: now,
             next_halving: now + HALVED_AFTER,
@@ -135,13 +138,14 @@ impl Hottest {
 
     /// Time has passed. To be called now and then, twice a second while there is anything to do.
     pub fn roll(&mut self, now: Instant) {
-        if now < self.next_slot {
+        if now < self.next_choice {
             return;
         }
-        let slots = 1.0 + now.since(self.next_slot).as_secs_f64() / SLOT.as_secs_f64();
-        self.next_slot = now + SLOT;
-        let requests = core::mem::take(&mut self.seen) / slots;
-        let sampling = SAMPLES_PER_SLOT / requests.max(1.0);
+        let late = now.since(self.next_choice).as_secs_f64();
+        let times = 1.0 + late / SAMPLING_CHOSEN_AFTER.as_secs_f64();
+        self.next_choice = now + SAMPLING_CHOSEN_AFTER;
+        let requests = core::mem::take(&mut self.seen) / times;
+        let sampling = SAMPLES / requests.max(1.0);
         self.sampler
             .set_probability(sampling.clamp(SAMPLING_MIN, 1.0));
         for _ in 0..HALVINGS_MAX {
@@ -169,7 +173,7 @@ impl Hottest {
 
     fn seconds(&self, now: Instant) -> f64 {
         let seconds = self.seconds + now.since(self.seconds_to).as_secs_f64();
-        seconds.max(SLOT.as_secs_f64())
+        seconds.max(SAMPLING_CHOSEN_AFTER.as_secs_f64())
     }
 
     /// All requests in a second.

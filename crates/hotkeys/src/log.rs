@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use evenkeel_types::Instant;
 
 use super::state::Event;
-use evenkeel_balance::load::LOAD_TIME_CONSTANT;
+use crate::popularity::LOAD_TIME_CONSTANT;
 
 /// Entries that a worker keeps, 50 KB with the longest keys: some minutes of a worker whose hot keys
 /// change all the time.
@@ -83,7 +83,7 @@ pub struct LogEntry {
     pub gamma_before: u8,
     /// Its replicas from then on.
     pub gamma: u8,
-    /// What reads of all its copies, less the weight of its writes, add to the load: an average over two seconds,
+    /// What reads of all its copies, less the weight of its writes, add to the load: an average over one second,
     /// so that a key which has just become popular is more so than this says.
     pub rate: f64,
     /// What the worker saw.

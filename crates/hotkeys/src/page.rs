@@ -60,7 +60,7 @@ fn meaning(event: Event) -> &'static str {
     match event {
         Event::Tracked => "a sampled read met the key",
         Event::Evicted => "another key needed the room",
-        Event::Faded => "nobody asked for it for four slots of half a second",
+        Event::Faded => "nobody asked for it for four slots of a quarter of a second",
         Event::Promoted => "it became popular on a loaded worker",
         Event::Current => "every replica has the newest value",
         Event::Prepared => "`atomic`: no shadow serves its replica any more",

@@ -10,9 +10,13 @@ use core::time::Duration;
 use evenkeel_balance::load::cost_of;
 use evenkeel_types::random::SplitMix64;
 
-/// Length of a slot. Short enough that a key can get hot within a second, long enough that the
+/// Length of a slot. Short enough that a key that becomes hot has its first copies within 300 ms, long enough that the
 /// reads sampled of a key that matters are more than one or two.
-pub const SLOT: Duration = Duration::from_millis(500);
+pub const SLOT: Duration = Duration::from_millis(250);
+
+/// Time constant of what a worker carries: two slots, as what a key is worth is mostly that of the last two. A worker whose
+/// averages were slower than those of its keys would learn late that it has too much, and give away too little meanwhile.
+pub const LOAD_TIME_CONSTANT: Duration = Duration::from_millis(500);
 
 /// Slot counters of a key (SPORE, section 3.3).
 pub const SLOTS: usize = 4;

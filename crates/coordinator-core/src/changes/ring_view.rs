@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::ring_slots::{Slot, why_kept};
 use super::{
-    ChangeRefusal, ChangeView, Changes, Led, LedRing, PlanServerView, RingCopy, RingOutcome,
-    RingSettings, RingUnreachedView, ServerOrder,
+    ChangeView, Changes, Led, LedRing, PlanServerView, RingCopy, RingOutcome, RingSettings,
+    RingUnreachedView, ServerOrder,
 };
 
 /// All rings.
@@ -131,12 +131,9 @@ impl Changes {
     }
 
     /// The plan of one that was begun last.
-    pub(crate) fn ring_plan(&self, pool: &str) -> Result<Arc<RingPlan>, ChangeRefusal> {
-        let led = self.pools.get(pool);
-        let led = led.ok_or_else(|| ChangeRefusal::UnknownPool { pool: pool.into() })?;
-        let ring = led.ring.as_ref();
-        let ring = ring.ok_or_else(|| ChangeRefusal::NoRing { pool: pool.into() })?;
-        Ok(Arc::clone(&ring.plan))
+    pub(crate) fn ring_plan(&self, pool: &str) -> Option<Arc<RingPlan>> {
+        let ring = self.pools.get(pool)?.ring.as_ref()?;
+        Some(Arc::clone(&ring.plan))
     }
 
     /// One of them, to be shown.

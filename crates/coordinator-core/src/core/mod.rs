@@ -18,8 +18,7 @@ use evenkeel_types::map::{ClusterMap, ServerEntry};
 use evenkeel_types::{BootId, Epoch, Instant, Now, ServerId};
 
 use crate::changes::{
-    BundlesView, ChangeCounts, ChangeEvent, ChangeRefusal, Changes, ChangesView, CopyWork,
-    RingsView,
+    BundlesView, ChangeCounts, ChangeEvent, Changes, ChangesView, CopyWork, RingsView,
 };
 use crate::cluster_hot_keys::{
     ClusterEventView, ClusterHotKeys, ClusterHotKeysView, HotKeyEventCounts,
@@ -367,12 +366,8 @@ impl CoordinatorCore {
         self.changes.bundles(now)
     }
 
-    /// The plan of a pool's ring that was begun last.
-    ///
-    /// # Errors
-    ///
-    /// There is no such pool, or it has no ring.
-    pub fn ring_plan(&self, pool: &str) -> Result<Arc<RingPlan>, ChangeRefusal> {
+    /// The plan of a pool's ring that was begun last; `None` for a pool that is not known, or has no ring.
+    pub fn ring_plan(&self, pool: &str) -> Option<Arc<RingPlan>> {
         self.changes.ring_plan(pool)
     }
 

@@ -10,9 +10,9 @@ use crate::model::Fault;
 use crate::server::Mutant as ServerMutant;
 use crate::state::Event;
 
-/// Most transitions that a scope may have: four seconds of one core of a small machine, in the profile of
+/// Most transitions that a scope may have: five seconds of one core of a small machine, in the profile of
 /// tests. A scope that has more is to be cut, or to go among the large ones.
-pub(super) const STEPS_MAX: u64 = 1_200_000;
+pub(super) const STEPS_MAX: u64 = 1_600_000;
 
 /// The same for the large scopes, which `make model` runs: two minutes each.
 pub(super) const LARGE_STEPS_MAX: u64 = 40_000_000;

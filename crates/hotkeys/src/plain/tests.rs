@@ -28,15 +28,17 @@ fn hot_keys(change: impl FnOnce(&mut PlainConfig)) -> PlainHotKeys {
 
 /// A second of reads, of `hot` as many as said and of others one each, and the slots that end in it.
 fn one_second(keys: &mut PlainHotKeys, from: u64, hot: u32, others: u32) {
-    for half in 1..=2 {
-        for _ in 0..hot / 2 {
+    let slot_ms = SLOT.as_millis() as u64;
+    let slots = 1000 / slot_ms;
+    for slot in 1..=slots {
+        for _ in 0..u64::from(hot) / slots {
             keys.handle_read(HOT);
         }
-        for i in 0..others / 2 {
+        for i in 0..u64::from(others) / slots {
             let key = format!("other{i}");
             keys.handle_read(key.as_bytes());
         }
-        keys.handle_timeout(at(from + 500 * half), &placement(4));
+        keys.handle_timeout(at(from + slot * slot_ms), &placement(4));
     }
 }
 
@@ -424,7 +426,7 @@ fn answers_about_keys_that_are_not_hot_are_numbered_in_order() {
     let mut keys = hot();
     let mut last = Version(0);
     for key in [HOT, b"other", HOT, b"other"] {
-        let number = keys.handle_home(KeyHash::of(key), key, at(400), true, found(b"v"));
+        let number = keys.handle_home(KeyHash::of(key), key, at(100), true, found(b"v"));
         assert!(number > last);
         last = number;
     }

@@ -51,7 +51,7 @@ use crate::ages::Ages;
 use crate::client::Grant;
 use crate::config::{ConfigError, HotKeysConfig, Mode, sampling_for};
 use crate::log::Log;
-use crate::popularity::{SLOT, Sampler};
+use crate::popularity::{LOAD_TIME_CONSTANT, SLOT, Sampler};
 pub use crate::replication::{HoldId, PropagationTag};
 use crate::replication::{LINK_RETRY, ReplicaOp};
 use crate::ssm::{Filter, Slot, Table};
@@ -283,6 +283,7 @@ impl HotKeys {
     /// See [`HotKeysConfig::validate`].
     pub fn new(config: HotKeysConfig, seed: u64, now: Instant) -> Result<Self, ConfigError> {
         config.validate()?;
+        let average = || LoadAverage::new(now, LOAD_TIME_CONSTANT);
         Ok(HotKeys {
             built_in: config.promise(),
             former: None,
@@ -302,11 +303,11 @@ impl HotKeys {
             map: None,
             me: WorkerRef::default(),
             hosts: Hosts::default(),
-            load: LoadAverage::new(now),
-            own: LoadAverage::new(now),
-            served: LoadAverage::new(now),
-            told: LoadAverage::new(now),
-            slept: LoadAverage::new(now),
+            load: average(),
+            own: average(),
+            served: average(),
+            told: average(),
+            slept: average(),
             replica_reads: Work::default(),
             replica_orders: Work::default(),
             trigger: Trigger::new(config.trigger.clone()),

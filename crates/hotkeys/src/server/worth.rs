@@ -4,7 +4,7 @@
 //! it. They are worth that where two things hold:
 //!
 //! - *The key is hot, and not by chance.* How popular it is, is told from a sample. Where a worker serves 350 requests a
-//!   second, 1 % of them are two reads in half a second, give or take one or two; so of a hundred keys that are all
+//!   second, 1 % of them are one read in a quarter of a second, give or take one; so of a hundred keys that are all
 //!   lukewarm some always look hot, and a moment later cold. A key is hot if it is above [`hot_share`] by more
 //!   than the error of the estimate, and it has cooled once it is below [`cold_share`] by more than that. Where samples
 //!   are many the errors vanish, and the two shares alone decide.

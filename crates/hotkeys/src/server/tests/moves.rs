@@ -437,7 +437,7 @@ fn a_map_with_other_shadows_or_another_home_ends_the_replication() {
 #[test]
 fn a_cold_key_that_moves_away_is_forgotten_at_once() {
     let mut home = Home::new(config());
-    home.read_for(600);
+    home.read_for(400);
     assert_eq!(home.state(), State::Cold);
     let node = (KeyHash::of(KEY).0 >> 58) as usize;
     let other = WorkerRef {

@@ -280,7 +280,7 @@ impl World {
 
     /// The coordinator may have begun a plan, or taken one back that was not saved.
     pub(super) fn look_at_plan(&mut self) {
-        let Ok(plan) = self.coordinator.core.ring_plan(POOL) else {
+        let Some(plan) = self.coordinator.core.ring_plan(POOL) else {
             return;
         };
         let Some(ring) = self.ring_mut() else {
