@@ -60,7 +60,7 @@ fn each_limit_is_what_the_page_says() {
         Some(&*format!("whole milliseconds, {lease_min} to {lease_max}"))
     );
     assert_eq!((4.0 * SAMPLES_PER_SLOT, SAMPLING_MIN), (4_000.0, 0.03));
-    assert!(row("`hot_sampling`")[3].contains("2,000 samples a second, at least 3 %"));
+    assert!(row("`hot_sampling`")[3].contains("4,000 samples a second, at least 3 %"));
     let trigger = &config.trigger;
     assert_eq!((trigger.ratio, trigger.busy_min), (1.05, 0.3));
     assert!(
