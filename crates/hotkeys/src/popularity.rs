@@ -16,7 +16,7 @@ pub const SLOT: Duration = Duration::from_millis(250);
 
 /// Time constant of what a worker carries: two slots, as what a key is worth is mostly that of the last two. A worker whose
 /// averages were slower than those of its keys would learn late that it has too much, and give away too little meanwhile.
-pub const LOAD_TIME_CONSTANT: Duration = Duration::from_millis(500);
+pub(crate) const LOAD_TIME_CONSTANT: Duration = SLOT.saturating_mul(2);
 
 /// Slot counters of a key (SPORE, section 3.3).
 pub const SLOTS: usize = 4;

@@ -33,7 +33,7 @@ const AFTERMATH: Duration = Duration::from_millis(1000);
 /// What one key takes a small server: four of them serve 20,000 keys a second.
 const SERVICE_TIME: &str = "--test-service-time=200000";
 
-/// Requests a second of the other users. With what applications ask that is about 70 % of what the small servers can do.
+/// Requests a second of the other users. With some 5,000 keys a second of the applications that is two thirds of what the small servers can do.
 const OTHERS_RPS: usize = 8_000;
 
 /// Time between the answers that an application gets and what it asks next, of small servers.
@@ -119,7 +119,11 @@ fn run(consistency: Consistency) {
     for load in &mut users {
         let status = load.wait(EXIT_DEADLINE);
         println!("{}", load.stdout_text());
-        assert!(status.success(), "a wrong value: {}", load.stderr_text());
+        assert!(
+            status.success(),
+            "a wrong value, or no answer: {}",
+            load.stderr_text()
+        );
     }
     turns.ask_all(&cluster);
     println!("{turns:#?}");

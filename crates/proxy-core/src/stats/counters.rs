@@ -103,8 +103,8 @@ counters! {
             hot_reads_sampled => counter, "Reads that were looked at by chance to find hot keys of plain servers.";
             hot_keys_promoted => counter, "Keys that became hot.";
             hot_keys_cooled => counter, "Hot keys that cooled.";
-            hot_keys_unpromoted_full => counter, "Hot keys that were not replicated because there were too many, counted twice a second.";
-            hot_keys_unpromoted_long => counter, "Hot keys that were not replicated because they are too long, counted twice a second.";
+            hot_keys_unpromoted_full => counter, "Hot keys that were not replicated because there were too many, counted four times a second.";
+            hot_keys_unpromoted_long => counter, "Hot keys that were not replicated because they are too long, counted four times a second.";
             hot_values_too_long => counter, "Values of hot keys that were too long to be replicated.";
             replica_fills => counter, "Replicas of hot keys stored on plain servers.";
             replica_fills_refused => counter, "Replicas that a server would not store.";
