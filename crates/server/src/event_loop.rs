@@ -423,6 +423,7 @@ impl Worker {
                     break;
                 };
                 let now = self.parts.egress.now(&mut self.parts.core, now);
+                self.take_released(now);
                 self.take_message(now, from as u16, message);
             }
         }

@@ -161,11 +161,21 @@ fn store_values(client: &mut Client) {
 }
 
 /// Gets a large value. None when the connection was closed: a busy machine may not let a client read for a second.
+///
+/// # Panics
+/// When there is no answer.
 fn get_large(stream: &mut TcpStream) -> Option<()> {
     const AROUND: usize = "VALUE large0 0 1000000\r\n\r\nEND\r\n".len();
     stream.write_all(b"get large0\r\n").ok()?;
+    (stream.set_read_timeout(Some(DEADLINE))).expect("an option");
     let mut answer = vec![0; AROUND + LARGE];
-    stream.read_exact(&mut answer).ok()?;
+    let read = stream.read_exact(&mut answer);
+    let is_late = |error: &std::io::Error| error.kind() == ErrorKind::WouldBlock;
+    assert!(
+        !read.as_ref().is_err_and(is_late),
+        "no answer for {DEADLINE:?}"
+    );
+    read.ok()?;
     assert!(answer.ends_with(b"l\r\nEND\r\n"));
     Some(())
 }

@@ -22,11 +22,10 @@ impl Deferred {
         self.line.is_empty()
     }
 
-    /// Whether a message has to wait because an earlier one of the same connection does.
+    /// Whether a message of the worker `from` has to wait because an earlier one does.
     pub fn is_behind(&self, from: u16, message: &Message) -> bool {
-        self.line
-            .iter()
-            .any(|(sender, earlier)| *sender == from && message.goes_behind(earlier))
+        let mut line = self.line.iter();
+        line.any(|(sender, earlier)| message.goes_behind(from, earlier, *sender))
     }
 
     /// Adds a message, or what is left of one of which others of the same connection are not behind.
@@ -39,7 +38,7 @@ impl Deferred {
         self.next(may_go).is_some()
     }
 
-    /// Takes out the first message that may go and is behind none of the same connection.
+    /// Takes out the first message that may go and is behind no other.
     pub fn take(&mut self, may_go: impl Fn(&Message) -> bool) -> Option<(u16, Message)> {
         let next = self.next(may_go)?;
         self.line.remove(next)
@@ -50,26 +49,25 @@ impl Deferred {
         line.position(|(at, (from, message))| {
             let mut before = self.line.iter().take(at);
             may_go(message)
-                && !before.any(|(sender, earlier)| sender == from && message.goes_behind(earlier))
+                && !before.any(|(sender, earlier)| message.goes_behind(*from, earlier, *sender))
         })
     }
 
-    /// Puts what is left of a message that was taken behind those of other connections, and what the same connection asked
-    /// later behind it.
+    /// Puts what is left of a message that was taken behind those of other connections, and what has to be behind it there.
     pub fn put_back(&mut self, from: u16, left: Message) {
         let (later, others): (Vec<_>, Vec<_>) = core::mem::take(&mut self.line)
             .into_iter()
-            .partition(|(sender, message)| *sender == from && message.goes_behind(&left));
+            .partition(|(sender, message)| message.goes_behind(*sender, &left, from));
         self.line = others.into();
         self.line.push_back((from, left));
         self.line.extend(later);
     }
 
-    /// Drops the commands of a connection that is gone, and shows each.
+    /// Drops the commands of a connection of the worker `from` that is gone, and shows each.
     pub fn forget(&mut self, from: u16, gone: ConnectionId, mut dropped: impl FnMut(&Message)) {
         self.line.retain(|(sender, message)| {
-            let is_its = *sender == from
-                && matches!(message, Message::Commands(commands) if commands.connection() == Some(gone));
+            let is_its = matches!(message, Message::Commands(_))
+                && message.asker(*sender) == Some((from, gone));
             if is_its {
                 dropped(message);
             }

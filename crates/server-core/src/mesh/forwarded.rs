@@ -9,6 +9,7 @@ use crate::placement::Located;
 use crate::session::address::Ticket;
 use crate::session::connections::Connections;
 use crate::session::{ConnectionId, Session};
+use evenkeel_types::CacheletId;
 
 /// Most commands that travel together.
 const TOGETHER_MAX: usize = 64;
@@ -105,6 +106,17 @@ impl Commands {
     /// The connection that waits, at the worker that asks; `None` when nobody does.
     pub fn connection(&self) -> Option<ConnectionId> {
         self.whose.connection
+    }
+
+    /// The worker of that connection, where `from` has sent the message.
+    pub(crate) fn asking_worker(&self, from: u16) -> u16 {
+        self.whose.asker.unwrap_or(from)
+    }
+
+    /// Whether the key of one of them is in a cachelet.
+    pub(crate) fn are_about(&self, cachelet: CacheletId) -> bool {
+        let mut list = self.list.iter();
+        list.any(|command| command.located.place.cachelet == cachelet)
     }
 
     /// Whether its client had read large answers to their end when it asked.

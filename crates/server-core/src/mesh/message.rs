@@ -59,17 +59,27 @@ pub enum Message {
 const WEIGHT_MIN: usize = 512;
 
 impl Message {
-    /// Whether a message has to be handed in behind this one, which came from the same worker before it and is left over:
-    /// what one connection asks is executed in order, and others do not wait for it.
-    pub fn goes_behind(&self, earlier: &Message) -> bool {
-        self.asker().is_some() && self.asker() == earlier.asker()
+    /// Whether a message that came from the worker `from` has to be handed in behind another that came before it, from
+    /// `sender`, and is left over. What one connection asks is executed in order, and others do not wait for it. The last that an
+    /// asker sends by a cachelet's former host is the last.
+    pub fn goes_behind(&self, from: u16, earlier: &Message, sender: u16) -> bool {
+        if let Message::Follow(follow) = self {
+            return matches!(earlier, Message::Commands(commands)
+                if commands.asking_worker(sender) == follow.asker && commands.are_about(follow.cachelet));
+        }
+        let asker = self.asker(from);
+        asker.is_some() && asker == earlier.asker(sender)
     }
 
-    /// The connection that is to be answered by anyone who gets the message.
-    fn asker(&self) -> Option<ConnectionId> {
+    /// The connection that is to be answered by anyone who gets the message from the worker `from`, and its worker: connections of two
+    /// workers may have the same name.
+    pub(crate) fn asker(&self, from: u16) -> Option<(u16, ConnectionId)> {
         match self {
-            Message::Commands(commands) => commands.connection(),
-            Message::Whole { to, .. } => to.map(|to| to.connection),
+            Message::Commands(commands) => {
+                let worker = commands.asking_worker(from);
+                commands.connection().map(|connection| (worker, connection))
+            }
+            Message::Whole { to, .. } => to.map(|to| (from, to.connection)),
             _ => None,
         }
     }

@@ -19,7 +19,8 @@
 //! ```
 //!
 //! An asker keeps back the commands of its own connections for this one cachelet from when it says `Follow`
-//! until it hears `Followed`, so that none overtakes one before it. The new host is an asker, too: its own
+//! until it hears `Followed`, so that none overtakes one before it. Commands that [wait for memory](crate::mesh::deferred) at a
+//! worker keep their place: a `Follow` waits behind those it is the last of. The new host is an asker, too: its own
 //! connections' commands may be on their way to the former host. A cachelet moves again only when every worker has
 //! followed (it is *settled*), so that a command is passed on once at most.
 //!

@@ -39,6 +39,13 @@ impl WorkerCore {
         commands.connection().filter(|_| is_own)
     }
 
+    /// What another worker has sent, which waited for a cachelet: it is to be handed in before anything that comes from that
+    /// worker later. There may be some after any word to this worker.
+    pub fn poll_released(&mut self) -> Option<(u16, Message)> {
+        let (from, commands) = self.hosting.migrations.released.pop_front()?;
+        Some((from, Message::Commands(commands)))
+    }
+
     /// What a client asks of the process.
     pub fn poll_process_request(&mut self) -> Option<ProcessRequest> {
         self.process_requests.pop_front()

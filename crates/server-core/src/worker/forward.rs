@@ -31,10 +31,8 @@ pub(crate) fn execute_commands(
     from: u16,
     commands: &Commands,
 ) -> Option<Commands> {
-    let Whose {
-        connection, asker, ..
-    } = commands.whose;
-    let asker = asker.unwrap_or(from);
+    let connection = commands.connection();
+    let asker = commands.asking_worker(from);
     core.note_asking(asker, connection);
     let mut unread = &commands.bytes[..];
     let mut answers = connection.map(|connection| Answers::new(connection, commands.list.len()));

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 impl WorkerCore {
     /// A message from another worker arrived. Of commands with large answers a part may be left: it is to be handed in
-    /// before anything that came later for its connection ([`Message::goes_behind`]), once there is memory for more answers.
+    /// before anything that came later and [goes behind](Message::goes_behind) it, once there is memory for more answers.
     #[must_use = "commands that are left were not executed"]
     pub fn handle_message(&mut self, now: Now, from: u16, message: Message) -> Option<Message> {
         let mut left = None;
@@ -63,6 +63,14 @@ impl WorkerCore {
         }
         self.execute_replication(now);
         left
+    }
+
+    /// The same for a driver that bounds no memory: all of the message is executed.
+    pub fn handle_whole_message(&mut self, now: Now, from: u16, message: Message) {
+        let mut next = Some(message);
+        while let Some(message) = next {
+            next = self.handle_message(now, from, message);
+        }
     }
 
     /// What the server's clock shows when the machine's shows `read`: the same, unless `debugtime`

@@ -7,7 +7,6 @@ use crate::ownership::migration::volume::stands;
 use crate::placement::{Holder, LocalPlacement};
 use crate::shard::time::{Seconds, TimeBase};
 use crate::worker::core::WorkerCore;
-use crate::worker::forward::execute_commands;
 use core::time::Duration;
 use evenkeel_protocol::{Reply, ReplyOutcome, parse_reply, text};
 use evenkeel_types::map::ClusterMap;
@@ -130,11 +129,7 @@ fn end_active(core: &mut WorkerCore, now: Now, cachelet: CacheletId) {
         core.hosting.handovers.passing = None;
     }
     core.hosting.handovers.wake(&mut core.connections);
-    let outgoing = core.hosting.migrations.outgoing.get_mut(&cachelet);
-    let held = outgoing.map(|outgoing| core::mem::take(&mut outgoing.held));
-    for (from, commands) in held.into_iter().flatten() {
-        execute_commands(core, now, from, &commands);
-    }
+    core.hosting.migrations.release(cachelet);
     migrate(core, now);
 }
 

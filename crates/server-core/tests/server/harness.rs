@@ -74,6 +74,9 @@ impl Server {
         loop {
             let mut moved = Vec::new();
             for (from, worker) in self.workers.iter_mut().enumerate() {
+                while let Some((from, message)) = worker.poll_released() {
+                    worker.handle_whole_message(now, from, message);
+                }
                 worker.flush_outbox(|to, message| {
                     moved.push((from as u16, to, message));
                     Ok(())
@@ -83,10 +86,7 @@ impl Server {
                 return;
             }
             for (from, to, message) in moved {
-                let mut next = Some(message);
-                while let Some(message) = next {
-                    next = self.workers[usize::from(to)].handle_message(now, from, message);
-                }
+                self.workers[usize::from(to)].handle_whole_message(now, from, message);
             }
         }
     }

@@ -6,7 +6,7 @@ use self::world::{World, hello, key_in, worker};
 use crate::harness::{Client, at};
 use evenkeel_control::MigrationState;
 use evenkeel_protocol::SentKey;
-use evenkeel_server_core::MigrationStep;
+use evenkeel_server_core::{LARGE_ANSWER, MigrationStep};
 use evenkeel_types::{CacheletId, KeyHash, ServerId};
 
 #[test]
@@ -149,6 +149,26 @@ fn before_the_map_says_so_the_source_points_to_the_target_and_the_target_serves(
     assert_eq!(world.counts().curr_items, 1);
 }
 
+impl World {
+    /// Lets a migration of cachelet 0 to worker 0 of server 1 come to where nobody serves it.
+    fn until_it_passes(&mut self) {
+        self.order(0, worker(1, 0));
+        self.apply_all();
+        let passing = (CacheletId(0), MigrationStep::Passing);
+        let came_there = (0..50).any(|_| {
+            self.tick(1);
+            let is_there = self.servers[0].workers[0]
+                .migration_steps()
+                .any(|step| step == passing);
+            if !is_there && !self.wires.is_empty() {
+                self.carry(0, usize::MAX);
+            }
+            is_there
+        });
+        assert!(came_there);
+    }
+}
+
 #[test]
 fn a_map_without_the_migration_gives_back_a_cachelet_that_is_passing() {
     let mut world = World::new();
@@ -157,20 +177,7 @@ fn a_map_without_the_migration_gives_back_a_cachelet_that_is_passing() {
     let now = world.now();
     let set = format!("set {key} 0 0 1\r\na\r\n");
     assert_eq!(client.ask(&mut world.servers[0], now, set), "STORED\r\n");
-    world.order(0, worker(1, 0));
-    world.apply_all();
-    let passing = (CacheletId(0), MigrationStep::Passing);
-    let came_there = (0..50).any(|_| {
-        world.tick(1);
-        let is_there = world.servers[0].workers[0]
-            .migration_steps()
-            .any(|step| step == passing);
-        if !is_there && !world.wires.is_empty() {
-            world.carry(0, usize::MAX);
-        }
-        is_there
-    });
-    assert!(came_there);
+    world.until_it_passes();
     let get = format!("get {key}\r\n");
     let now = world.now();
     assert_eq!(client.ask(&mut world.servers[0], now, &get), "", "it waits");
@@ -178,6 +185,43 @@ fn a_map_without_the_migration_gives_back_a_cachelet_that_is_passing() {
     world.apply_all();
     let answer = client.answers(&mut world.servers[0], now);
     assert_eq!(answer, format!("VALUE {key} 0 1\r\na\r\nEND\r\n"));
+}
+
+#[test]
+fn what_waited_for_a_cachelet_waits_for_memory_then_in_its_order() {
+    let mut world = World::new();
+    let key = key_in(&world.maps[0], 0, 0);
+    let value = "a".repeat(LARGE_ANSWER + 1);
+    let now = world.now();
+    let mut client = Client::open(&mut world.servers[0], 1);
+    let set = format!("set {key} 0 0 {}\r\n{value}\r\n", value.len());
+    assert_eq!(client.ask(&mut world.servers[0], now, set), "STORED\r\n");
+    world.until_it_passes();
+    let now = world.now();
+    for asked in [format!("get {key}\r\n"), format!("delete {key}\r\n")] {
+        let answer = client.ask(&mut world.servers[0], now, asked);
+        assert_eq!(answer, "", "it waits");
+    }
+    world.change(|document| document.migrations.clear());
+    let map = world.maps.last().expect("the first one").clone();
+    let server = &mut world.servers[0];
+    let home = &mut server.workers[0];
+    home.set_scarce(true);
+    assert!(home.handle_map(now, &map, ServerId(0)));
+    let (from, get) = home.poll_released().expect("the get");
+    let left = home.handle_message(now, from, get).expect("all of it");
+    let (_, delete) = home.poll_released().expect("the delete");
+    assert!(delete.goes_behind(from, &left, from));
+    assert!(home.poll_released().is_none());
+    home.set_scarce(false);
+    for message in [left, delete] {
+        assert!(home.handle_message(now, from, message).is_none());
+    }
+    server.pump(now);
+    let answer = client.answers(server, now);
+    let len = value.len();
+    let expected = format!("VALUE {key} 0 {len}\r\n{value}\r\nEND\r\nDELETED\r\n");
+    assert!(answer == expected, "{} bytes", answer.len());
 }
 
 #[test]

@@ -4,7 +4,9 @@
 //! the others do. Messages between workers arrive in any order, but for those from one worker to another.
 
 use crate::harness::{Client, Server, at, config};
-use evenkeel_server_core::{ConnectionId, Counters, Message, Peer};
+use evenkeel_server_core::{
+    ConnectionId, Counters, Deferred, LARGE_ANSWER, Message, OUT_PAUSE, Peer,
+};
 use evenkeel_types::{CacheletId, Now};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -22,6 +24,8 @@ struct Shape {
     keys: u64,
     /// What moves is what the keys are in, and words to one of the workers take long: it sends to where cachelets were.
     is_narrow: bool,
+    /// Workers have no memory for large answers now and then, each connection has a large value besides, and there are visitors.
+    is_scarce: bool,
 }
 
 /// Many keys in many cachelets, of which any move.
@@ -29,6 +33,7 @@ const WIDE: Shape = Shape {
     talks: 6,
     keys: 40,
     is_narrow: false,
+    is_scarce: false,
 };
 
 /// Few keys, whose cachelets move again and again.
@@ -36,7 +41,17 @@ const NARROW: Shape = Shape {
     talks: 4,
     keys: 2,
     is_narrow: true,
+    is_scarce: false,
 };
+
+/// The same, and what waits for memory is executed late.
+const SCARCE: Shape = Shape {
+    is_scarce: true,
+    ..NARROW
+};
+
+/// One in this many steps a worker has memory that had none, or has none any more, and a visitor asks or goes.
+const SCARCE_ONE_IN: u64 = 20;
 
 /// The worker that hears late of everything there.
 const LATE: u16 = 0;
@@ -69,6 +84,12 @@ struct World {
     server: Server,
     talks: Vec<Talk>,
     queues: BTreeMap<(u16, u16), VecDeque<Message>>,
+    /// Of each worker, what waits for memory there.
+    lines: Vec<Deferred>,
+    /// Whether it has none.
+    scarce: Vec<bool>,
+    /// Connections that ask for the large values and read no answer. They have the names of others at other workers.
+    visitors: Vec<(usize, ConnectionId)>,
     chance: Chance,
     ms: u64,
     shape: Shape,
@@ -78,15 +99,25 @@ impl World {
     fn new(seed: u64, shape: Shape) -> Self {
         let mut chance = Chance(Xoshiro256PlusPlus::seed_from_u64(seed));
         let mut config = config(WORKERS, false);
-        config.limits.item_size_max = 4096;
+        config.limits.item_size_max = item_size_max(shape);
         let mut server = Server::new(config);
+        let others = (0..usize::from(WORKERS)).filter(|worker| *worker != usize::from(LATE));
+        let visitors = match shape.is_scarce {
+            true => others
+                .map(|worker| (worker, server.workers[worker].open(Peer::default())))
+                .collect(),
+            false => Vec::new(),
+        };
         let talks = (0..shape.talks)
             .map(|number| {
                 let worker = match shape.is_narrow {
                     true => usize::from(LATE),
                     false => chance.below(u64::from(WORKERS)) as usize,
                 };
-                let all = script(&mut chance, number, shape.keys);
+                let mut all = script(&mut chance, number, shape.keys);
+                if shape.is_scarce {
+                    add_large(&mut chance, number, &mut all);
+                }
                 Talk {
                     worker,
                     id: server.workers[worker].open(Peer::default()),
@@ -102,6 +133,9 @@ impl World {
             server,
             talks,
             queues: BTreeMap::new(),
+            lines: (0..WORKERS).map(|_| Deferred::default()).collect(),
+            scarce: vec![false; usize::from(WORKERS)],
+            visitors,
             chance,
             ms: 0,
             shape,
@@ -112,7 +146,11 @@ impl World {
     fn some_cachelet(&mut self) -> CacheletId {
         if self.shape.is_narrow {
             let talk = self.chance.below(self.shape.talks as u64);
-            let key = format!("t{talk}-{}", self.chance.below(self.shape.keys));
+            let large = u64::from(self.shape.is_scarce);
+            let key = match self.chance.below(self.shape.keys + large) {
+                key if key < self.shape.keys => format!("t{talk}-{key}"),
+                _ => format!("t{talk}-large"),
+            };
             return self.server.workers[0].cachelet_of(key.as_bytes());
         }
         // A few of them again and again.
@@ -164,8 +202,67 @@ impl World {
         self.collect(worker);
     }
 
+    /// A worker has memory for answers, or has none.
+    fn set_scarce(&mut self, worker: usize, scarce: bool) {
+        self.scarce[worker] = scarce;
+        let core = &mut self.server.workers[worker];
+        core.set_scarce(scarce);
+        for talk in self.talks.iter_mut().filter(|talk| talk.worker == worker) {
+            let session = core.session(talk.id).expect("it stands");
+            if !scarce && session.lacks_room {
+                session.set_room(OUT_PAUSE);
+                talk.is_due = true;
+            }
+        }
+    }
+
+    /// A visitor asks for all that is large, or goes.
+    fn visit(&mut self) {
+        if self.visitors.is_empty() {
+            return;
+        }
+        let number = self.chance.below(self.visitors.len() as u64) as usize;
+        let (worker, id) = self.visitors[number];
+        let core = &mut self.server.workers[worker];
+        if core.session(id).is_some_and(|session| session.awaits()) {
+            core.close(id);
+            self.visitors.remove(number);
+        } else {
+            let question: String = (0..self.shape.talks)
+                .map(|talk| format!("get t{talk}-large\r\n"))
+                .collect();
+            core.handle_input(at(self.ms), id, question.as_bytes());
+        }
+        self.collect(worker);
+    }
+
+    /// What came from another worker is executed, or waits, as in the server's event loop.
+    fn take_message(&mut self, from: u16, to: usize, message: Message) {
+        let now = self.now();
+        let (core, line) = (&mut self.server.workers[to], &mut self.lines[to]);
+        if let Message::Gone(id) = message {
+            line.forget(from, id, |_| {});
+        } else if line.is_behind(from, &message) {
+            line.push(from, message);
+        } else if !self.scarce[to] {
+            core.handle_whole_message(now, from, message);
+        } else if let Some(left) = core.handle_message(now, from, message) {
+            line.push(from, left);
+        }
+    }
+
+    /// Whether a message that waits may be gone on with.
+    fn may_go(scarce: bool) -> impl Fn(&Message) -> bool {
+        move |message| !scarce || matches!(message, Message::Follow(_))
+    }
+
     /// Anything that can happen next. False when nothing is left to happen.
     fn step(&mut self, moves: Option<u64>) -> bool {
+        if self.shape.is_scarce && moves.is_some() && self.chance.below(SCARCE_ONE_IN) == 0 {
+            let worker = self.chance.below(u64::from(WORKERS)) as usize;
+            self.set_scarce(worker, !self.scarce[worker]);
+            self.visit();
+        }
         if moves.is_some_and(|one_in| self.chance.below(one_in) == 0) {
             let cachelet = self.some_cachelet();
             let to = self.chance.below(u64::from(WORKERS)) as u16;
@@ -196,7 +293,12 @@ impl World {
             };
             choices.extend([(2, number); 2]);
         }
-        let choices = if choices.is_empty() { late } else { choices };
+        let mut choices = if choices.is_empty() { late } else { choices };
+        for (worker, line) in self.lines.iter().enumerate() {
+            if line.has_next(World::may_go(self.scarce[worker])) {
+                choices.push((3, worker));
+            }
+        }
         if choices.is_empty() {
             return false;
         }
@@ -206,20 +308,28 @@ impl World {
             1 => {
                 let piece = 1 + self.chance.below(160) as usize;
                 let talk = &mut self.talks[number];
+                // What the large value consists of comes in large pieces.
+                let is_large = talk.unsaid.front() == Some(&b'l');
+                let piece = if is_large { LARGE_ANSWER } else { piece };
                 let piece = piece.min(talk.unsaid.len());
                 talk.input.extend(talk.unsaid.drain(..piece));
                 talk.is_due = true;
             }
-            _ => {
+            2 => {
                 let (&(from, to), queue) = self.queues.iter_mut().nth(number).expect("there");
                 let message = queue.pop_front().expect("not empty");
-                let now = at(self.ms);
-                let left = self.server.workers[usize::from(to)].handle_message(now, from, message);
-                if let Some(left) = left {
-                    let queue = self.queues.entry((from, to)).or_default();
-                    queue.push_front(left);
-                }
+                self.take_message(from, usize::from(to), message);
                 self.collect(usize::from(to));
+            }
+            _ => {
+                let now = self.now();
+                let (core, line) = (&mut self.server.workers[number], &mut self.lines[number]);
+                let next = line.take(World::may_go(self.scarce[number]));
+                let (from, message) = next.expect("one may go");
+                if let Some(left) = core.handle_message(now, from, message) {
+                    line.put_back(from, left);
+                }
+                self.collect(number);
             }
         }
         true
@@ -228,6 +338,9 @@ impl World {
     fn run(&mut self) {
         for _ in 0..4000 {
             self.step(Some(12));
+        }
+        for worker in 0..usize::from(WORKERS) {
+            self.set_scarce(worker, false);
         }
         while self.step(None) {}
         // Orders that had to wait.
@@ -297,6 +410,37 @@ fn script(chance: &mut Chance, number: usize, keys: u64) -> Vec<u8> {
     text.into_bytes()
 }
 
+/// Puts gets of a large value between commands, and before all of them what stores it.
+fn add_large(chance: &mut Chance, number: usize, commands: &mut Vec<u8>) {
+    let len = LARGE_ANSWER + 1;
+    let mut text = format!("set t{number}-large 0 0 {len}\r\n{}\r\n", "l".repeat(len));
+    let all = String::from_utf8(core::mem::take(commands)).expect("what was written above");
+    let mut lines = all.split_inclusive("\r\n");
+    while let Some(line) = lines.next() {
+        if chance.below(12) == 0 {
+            let _ = write!(text, "get t{number}-large\r\n");
+        }
+        text.push_str(line);
+        // A block belongs to its line.
+        if ["set", "append", "ms"]
+            .iter()
+            .any(|name| line.starts_with(name))
+        {
+            text.extend(lines.next());
+        }
+    }
+    *commands = text.into_bytes();
+}
+
+/// Largest item, in bytes.
+fn item_size_max(shape: Shape) -> usize {
+    if shape.is_scarce {
+        2 * LARGE_ANSWER
+    } else {
+        4096
+    }
+}
+
 fn seeds() -> impl Iterator<Item = u64> {
     let first: u64 = std::env::var("EVENKEEL_SEED").map_or(20_261_122, |seed| {
         seed.parse().expect("EVENKEEL_SEED must be a number")
@@ -315,7 +459,7 @@ fn compare(shape: Shape) -> Counters {
             let talk = &world.talks[number];
             let mut one = Server::standalone(1);
             let mut config = config(1, false);
-            config.limits.item_size_max = 4096;
+            config.limits.item_size_max = item_size_max(shape);
             one.workers = Server::new(config).workers;
             let mut alone = Client::open(&mut one, 0);
             let expected = alone.ask_bytes(&mut one, at(0), &talk.all);
@@ -367,6 +511,13 @@ fn nobody_notices_that_cachelets_move_between_workers() {
 #[test]
 fn commands_keep_their_order_though_what_they_are_about_comes_back_to_where_it_was() {
     let sum = compare(NARROW);
+    assert!(sum.cachelets_given > 1000 && sum.passed_on > 100 && sum.commands_waited > 100);
+}
+
+/// What waits for memory keeps its place, and nobody else's goes with a connection that is gone.
+#[test]
+fn nor_does_anybody_whose_large_answers_wait_for_memory() {
+    let sum = compare(SCARCE);
     assert!(sum.cachelets_given > 1000 && sum.passed_on > 100 && sum.commands_waited > 100);
 }
 

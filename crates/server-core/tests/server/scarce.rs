@@ -186,7 +186,7 @@ fn what_another_worker_holds_waits_there_and_only_for_its_connection() {
         server.workers[0].handle_input(at(0), waits.id, ask_small.as_bytes());
         server.workers[0].handle_input(at(0), other.id, ask_small.as_bytes());
         let mut messages = sent(&mut server);
-        let behind = [&messages[0], &messages[1]].map(|message| message.goes_behind(&left));
+        let behind = [&messages[0], &messages[1]].map(|message| message.goes_behind(0, &left, 0));
         assert_eq!(behind, [true, false], "{get}");
         let of_other = messages.remove(1);
         let rest_of_other = server.workers[1].handle_message(at(0), 0, of_other);

@@ -49,6 +49,15 @@ impl Worker {
         self.held_back.len() + self.deferred.len()
     }
 
+    /// Takes what waited for a cachelet, before anything that comes later.
+    pub(super) fn take_released(&mut self, now: Now) {
+        while let Some((from, message)) = self.parts.core.poll_released() {
+            let (pool, weight) = weigh(self.parts.share.budget(), &message);
+            pool.take(weight);
+            self.take_message(now, from, message);
+        }
+    }
+
     /// Takes a message, now or behind what is left of an earlier one.
     pub(super) fn take_message(&mut self, now: Now, from: u16, message: Message) {
         if let Message::Gone(id) = message {
@@ -280,6 +289,7 @@ impl Worker {
 
     /// Looks after those who wait for memory and those who hold it, once in a turn.
     pub(super) fn relieve(&mut self, now: Now) {
+        self.take_released(now);
         self.look_at_levels();
         if self.may_take_held_back() {
             self.take_held_back();

@@ -14,9 +14,14 @@ pub(super) fn is_scarce(level: Level, reads_well: bool) -> bool {
     }
 }
 
-/// Whether a message, of which something is left, may be gone on with at this level.
+/// Whether a message that was deferred, or of which something is left, may be gone on with at this level.
 pub(super) fn may_go(level: Level, message: &Message) -> bool {
-    let reads_well = matches!(message, Message::Commands(commands) if commands.asker_reads_well());
+    let reads_well = match message {
+        Message::Commands(commands) => commands.asker_reads_well(),
+        // It asks for no memory, and has waited for what was before it.
+        Message::Follow(_) => return true,
+        _ => false,
+    };
     !is_scarce(level, reads_well)
 }
 

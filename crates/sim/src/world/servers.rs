@@ -341,10 +341,7 @@ impl World {
         let now = s.process.now(self.time);
         let core = &mut s.workers[usize::from(to)];
         let refused = core.counters().cachelets_refused;
-        let mut next = Some(message);
-        while let Some(message) = next {
-            next = core.handle_message(now, from, message);
-        }
+        core.handle_whole_message(now, from, message);
         let was_refused = core.counters().cachelets_refused > refused;
         if let Some(cachelet) = came {
             self.report.tell("cachelets given to other workers", 1);

@@ -4,6 +4,7 @@ use super::incoming::{Incoming, Staged};
 use super::outgoing::{Outgoing, Stage};
 use super::volume::Volume;
 use crate::links::{LinkId, LinkPurpose, LinkRequest};
+use crate::mesh::forwarded::Commands;
 use crate::ownership::handovers::FLUSH_REACH;
 use crate::session::ConnectionId;
 use evenkeel_control::{MigrationReport, MigrationState};
@@ -25,6 +26,8 @@ pub(crate) struct Migrations {
     pub(crate) links_made: u64,
     /// When this worker last executed a `flush_all`.
     pub(crate) flushed_at: Option<Instant>,
+    /// Commands of other workers' connections that waited for a cachelet, and no longer do.
+    pub(crate) released: VecDeque<(u16, Commands)>,
 }
 
 impl Migrations {
@@ -37,6 +40,13 @@ impl Migrations {
     /// What the driver should do next about links.
     pub fn poll_request(&mut self) -> Option<LinkRequest> {
         self.requests.pop_front()
+    }
+
+    /// Lets those go on that wait for a cachelet.
+    pub(crate) fn release(&mut self, cachelet: CacheletId) {
+        if let Some(outgoing) = self.outgoing.get_mut(&cachelet) {
+            self.released.extend(outgoing.held.drain(..));
+        }
     }
 
     /// The outgoing cachelet that is being copied, or the next, whose turn has come.

@@ -219,10 +219,7 @@ impl<'a> Cluster<'a> {
             Event::Inside(worker, from, message) => {
                 let now = now_at(self.time);
                 let core = &mut self.workers[worker].core;
-                let mut next = Some(*message);
-                while let Some(message) = next {
-                    next = core.handle_message(now, from, message);
-                }
+                core.handle_whole_message(now, from, *message);
                 self.pump_worker(worker, self.time);
             }
             Event::Tick => self.tick(),
