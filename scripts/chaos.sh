@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # By WHAT=cluster, the default: a cluster whose processes are killed and stopped for CHAOS_SECONDS (default 600), half of them with atomic
-# writes, while applications read and write hot keys through it, whose answers are judged, and others fill it to two thirds. EVENKEEL_SEED
+# writes, while applications read and write hot keys through it, whose answers are judged, and others fill it to 70 %. EVENKEEL_SEED
 # repeats the choices of a run. By WHAT=pools: pools that are warmed from a former one, of memcacheds, of a cluster, and led by a coordinator, a third of the
 # time each. By WHAT=rings: eight memcacheds, three proxies and two coordinators on an etcd, while parts of a ring change hands. By WHAT=copies: the same with copies of items,
 # which are switched on and off. By WHAT=racks: eight memcacheds in four racks, one of which holds each item, by notes and by a directory, each also with copies in the other racks, and switched from one to another, a fifth of the time each. By WHAT=scaling: three memcacheds, or

@@ -2,7 +2,7 @@
 """Compiles the tests of the workspace once and runs their programs several at a time, the longest first.
 
 A program that fails hides nothing: the rest runs on. What a failed test said is printed when its program ends, and
-the names of all failed tests at the end, after the ten slowest tests. While nothing ends, the tests that are running
+its panic once more at the end of the run, which is what is kept of a long log. While nothing ends, the tests that are running
 are named once a minute, so that a run that is cut off says where it was.
 
 The programs get EVENKEEL_BIN, the binary of the same build, unless the environment names another.
@@ -39,6 +39,9 @@ BY_IO_URING = "conformance/(transcripts|bad_input|stats)"
 # A program from which nothing has been heard for this long, no test begun and none ended, is taken for hung, ended and counted as
 # failed. Nothing that passes comes near it, on a busy machine either.
 SILENCE_MAX_S = 20 * 60
+
+# How many lines of a failed test's panic are printed again at the end.
+FAILURE_LINES = 6
 
 # How often the running tests are named while nothing else is printed.
 HEARTBEAT_S = 60
@@ -205,6 +208,14 @@ def run_all(programs, jobs, arguments):
                 say(f"---- {program.name} {test}\n{said.strip()}\n----")
 
 
+def why(said):
+    """The lines of what a failed test said that tell why: those of its panic, else its last ones."""
+    lines = said.strip().splitlines()
+    panics = [number for number, line in enumerate(lines) if "panicked at" in line]
+    begin = panics[0] if panics else -FAILURE_LINES
+    return lines[begin:][:FAILURE_LINES]
+
+
 def report(programs, seconds):
     print("\nSlowest programs and tests, in seconds:")
     for each in sorted(programs, key=lambda each: -each.seconds)[:10]:
@@ -213,11 +224,13 @@ def report(programs, seconds):
     print()
     for spent, name in sorted(tests, reverse=True)[:10]:
         print(f"  {spent:7.1f}  {name}")
-    failed = [f"{each.name} {test}" for each in programs for test, _ in each.failures]
+    failed = [(f"{each.name} {test}", said) for each in programs for test, said in each.failures]
     if failed:
         print("\nFailed:")
-        for name in failed:
+        for name, said in failed:
             print(f"  {name}")
+            for line in why(said):
+                print(f"    {line[:200]}")
     passed = sum(each.passed for each in programs)
     ignored = sum(each.ignored for each in programs)
     print(f"\n{len(programs)} programs in {seconds:.0f} s")

@@ -74,10 +74,11 @@ case $tier in
     part "clippy" clippy
     part "what tests compare with" end_test_deps
     part "documentation" documentation
-    part "compiling tests" scripts/run-tests.py --no-run
-    part "tests" scripts/run-tests.py "$@"
-    part "doc tests" doc_tests
     part "sizes, imports and words" scripts/house.py
+    part "doc tests" doc_tests
+    part "compiling tests" scripts/run-tests.py --no-run
+    # The tests come last, so that what failed stands at the end of the log.
+    part "tests" scripts/run-tests.py "$@"
     ;;
   nightly)
     export EVENKEEL_NIGHTLY=1

@@ -125,7 +125,7 @@ fn errors_stop_a_search_and_are_told() {
     // A machine that stands still in the first step lets that fail, for want of answers.
     let report = undisturbed(|| {
         let (told, report) = find_limit_of_the_unlucky();
-        match told == [1000.0, 2000.0, 2000.0, 1414.0, 1414.0] {
+        match told == [1000.0, 2000.0, 2000.0, 1414.0, 1414.0, 1414.0] {
             true => Ok(report),
             false => Err(format!("{told:?}: {report:?}")),
         }

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 /// Searches the highest rate at which an objective holds.
 ///
-/// The rate doubles until it does not hold twice, and is then looked for between. A rate holds when the
-/// latency is within the objective, 99 % of what was due was answered, and less than 0.1 % failed. Requests
-/// are sent when they are due, and their latency counts from then.
+/// The rate doubles until it does not hold twice, and is then looked for between. The lowest that failed is
+/// tried once more at the end. A rate holds when the latency is within the objective, 99 % of what was due
+/// was answered, and less than 0.1 % failed. Requests are sent when they are due, and their latency counts
+/// from then.
 #[derive(Clone, Debug, clap::Args)]
 pub struct FindArgs {
     /// Server to measure: host:port or the path of a unix socket.

@@ -2,11 +2,14 @@
 //!
 //! A rate that holds is raised by a factor until one does not hold. The limit lies between the two, and is looked for by
 //! geometric halves until they are close together. A rate that does not hold may be tried again before it
-//! counts: a busy machine spoils a step now and then, and one spoiled step would end the search far too low.
+//! counts: a busy machine spoils a step now and then, and one spoiled step would end the search far too low. What
+//! spoils may last for several steps. So where rates are tried again, the lowest that failed is tried once more at the
+//! end, when it has passed; if it holds then, the search goes on upwards from there.
 //! A rate that holds is believed at once, since nothing makes a server look faster than it is.
 //!
 //! Pure: it is told whether a step held, and says the next rate. Every second step at least moves a bound,
-//! so it ends after `2 * (log(max / min) / log(growth) + log2(1 / precision))` steps or so, whatever it is told.
+//! so it ends after `2 * (log(max / min) / log(growth) + log2(1 / precision))` steps or so, and after as many again for each
+//! rate that holds at the end and did not before.
 //!
 //! Rejected: steps of equal size, which either take long for a fast server or say little of a slow one.
 
@@ -40,6 +43,8 @@ pub struct Search {
     held: Option<f64>,
     /// The lowest rate that failed. Invariant: above `held`.
     failed: Option<f64>,
+    /// It has failed when it was tried once more at the end, too.
+    is_confirmed: bool,
 }
 
 impl Search {
@@ -70,6 +75,7 @@ impl Search {
             failures: 0,
             held,
             failed: None,
+            is_confirmed: range.tries == 1,
         };
         if let Some(rate) = failed_once {
             search.rate = rate;
@@ -86,9 +92,15 @@ impl Search {
             (None, None) => false,
             (None, Some(failed)) => failed <= self.range.min,
             (Some(held), None) => held >= self.range.max,
-            (Some(held), Some(failed)) => failed <= held * (1.0 + self.range.precision),
+            (Some(_), Some(_)) => self.is_close() && self.is_confirmed,
         };
         (!has_ended).then_some(self.rate)
+    }
+
+    /// Whether the rate that failed is close enough to the one that held.
+    fn is_close(&self) -> bool {
+        let known = self.held.zip(self.failed);
+        known.is_some_and(|(held, failed)| failed <= held * (1.0 + self.range.precision))
     }
 
     /// A step at the rate that was asked for has held, or has not.
@@ -99,9 +111,16 @@ impl Search {
                 return;
             }
         }
+        let is_known = self.failed == Some(self.rate);
         match held {
-            true => self.held = Some(self.rate),
-            false => self.failed = Some(self.rate),
+            true => {
+                self.held = Some(self.rate);
+                self.failed = self.failed.filter(|_| !is_known);
+            }
+            false => {
+                self.failed = Some(self.rate);
+                self.is_confirmed |= is_known;
+            }
         }
         self.go_on();
     }
@@ -113,6 +132,10 @@ impl Search {
         } = self.range;
         self.failures = 0;
         self.rate = match (self.held, self.failed) {
+            (Some(_), Some(failed)) if self.is_close() => {
+                self.failures = self.range.tries - 1;
+                failed
+            }
             (Some(held), Some(failed)) => (held * failed).sqrt(),
             (Some(held), None) => (held * growth).min(max),
             (None, Some(failed)) => (failed / growth).max(min),
@@ -149,8 +172,9 @@ mod tests {
         tries: 2,
     };
 
-    /// More steps than any search over [`RANGE`] may take: ten doublings, five halves, all of them twice.
-    const STEPS_MAX: usize = 2 * (10 + 1 + 5);
+    /// More steps than any search over [`RANGE`] may take: ten doublings, five halves, all of them twice, and once more for each
+    /// rate that failed and holds at the end, which are 40 at most.
+    const STEPS_MAX: usize = 40 * 2 * (10 + 1 + 5);
 
     /// Runs a search to its end; the rates in order, each with whether it held.
     fn run(range: Range, mut holds: impl FnMut(f64) -> bool) -> (Search, Vec<(f64, bool)>) {
@@ -219,6 +243,8 @@ mod tests {
         assert_eq!(first(Some(3000.0), Some(3050.0)), Some(3050.0), "once more");
         let mut search = Search::with_known(RANGE, Some(3000.0), Some(3050.0));
         search.handle_step(false);
+        assert_eq!(search.next_rate(), Some(3050.0), "a last time");
+        search.handle_step(false);
         assert_eq!((search.next_rate(), search.held()), (None, Some(3000.0)));
         let once = Range { tries: 1, ..RANGE };
         let search = Search::with_known(once, Some(3000.0), Some(3050.0));
@@ -236,6 +262,22 @@ mod tests {
                 rate <= limit && step != spoiled + 1
             });
             assert_eq!(search.held(), clean.held(), "step {spoiled}: {steps:?}");
+        }
+    }
+
+    #[test]
+    fn a_rate_that_is_spoiled_each_time_but_the_last_ends_nothing() {
+        let limit = 20_000.0;
+        let (_, clean) = run(RANGE, |rate| rate <= limit);
+        for spoiled in 1..clean.len() {
+            let mut step = 0;
+            let (search, steps) = run(RANGE, |rate| {
+                step += 1;
+                rate <= limit && !(spoiled..spoiled + 2).contains(&(step - 1))
+            });
+            let (held, failed) = (search.held().unwrap(), search.failed().unwrap());
+            assert!(held <= limit && limit < failed, "{spoiled}: {steps:?}");
+            assert!(failed <= held * 1.03, "{spoiled}: {steps:?}");
         }
     }
 

@@ -33,8 +33,8 @@ const AFTERMATH: Duration = Duration::from_millis(1000);
 /// What one key takes a small server: four of them serve 20,000 keys a second.
 const SERVICE_TIME: &str = "--test-service-time=200000";
 
-/// Requests a second of the other users. With some 5,000 keys a second of the applications that is two thirds of what the small servers can do.
-const OTHERS_RPS: usize = 8_000;
+/// Requests a second of the other users. With some 5,000 keys a second of the applications that is 70 % of what the small servers can do.
+const OTHERS_RPS: usize = 9_000;
 
 /// Time between the answers that an application gets and what it asks next, of small servers.
 const THINKING: Duration = Duration::from_millis(20);

@@ -109,8 +109,11 @@ pub(super) fn find(
         within: Duration::from_secs_f64(LIMIT_SERVICES / deployment.capacity as f64),
     };
     let knee = find_knee(&mut subject, objective, &[first], size.precision)?;
+    let requests_per_second = knee.requests_per_second();
+    run.progress
+        .say(format!("{keys} keys: {requests_per_second:.0} requests/s"));
     Ok(Found {
-        requests_per_second: knee.requests_per_second(),
+        requests_per_second,
         max_to_mean: knee.trial.as_ref().map(|trial| trial.max_to_mean()),
     })
 }
