@@ -2,8 +2,8 @@
 """Compiles the tests of the workspace once and runs their programs several at a time, the longest first.
 
 A program that fails hides nothing: the rest runs on. What a failed test said is printed when its program ends, and
-its panic once more at the end of the run, which is what is kept of a long log. While nothing ends, the tests that are running
-are named once a minute, so that a run that is cut off says where it was.
+its panic once more at the end of the run, which is what is kept of a long log. While nothing ends, the tests that
+are running are named once a minute, so that a run that is cut off says where it was.
 
 The programs get EVENKEEL_BIN, the binary of the same build, unless the environment names another.
 

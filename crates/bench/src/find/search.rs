@@ -172,19 +172,21 @@ mod tests {
         tries: 2,
     };
 
-    /// More steps than any search over [`RANGE`] may take: ten doublings, five halves, all of them twice, and once more for each
-    /// rate that failed and holds at the end, which are 40 at most.
-    const STEPS_MAX: usize = 40 * 2 * (10 + 1 + 5);
+    /// More steps than any search over [`RANGE`] may take: ten doublings, five halves, all of them twice, and the last rate once
+    /// more. As many again for each rate that failed, and holds at the end.
+    const STEPS_MAX: usize = 2 * (10 + 1 + 5) + 1;
 
     /// Runs a search to its end; the rates in order, each with whether it held.
     fn run(range: Range, mut holds: impl FnMut(f64) -> bool) -> (Search, Vec<(f64, bool)>) {
         let mut search = Search::new(range);
         let mut steps = Vec::new();
+        let mut rounds = 1;
         while let Some(rate) = search.next_rate() {
             let held = holds(rate);
+            rounds += usize::from(held && search.failed() == Some(rate));
             search.handle_step(held);
             steps.push((rate, held));
-            assert!(steps.len() <= STEPS_MAX, "no end: {steps:?}");
+            assert!(steps.len() <= rounds * STEPS_MAX, "no end: {steps:?}");
         }
         (search, steps)
     }

@@ -73,6 +73,13 @@ impl WorkerCore {
         }
     }
 
+    /// Executes what waited for a cachelet, for a driver that bounds no memory: see [`poll_released`](Self::poll_released).
+    pub fn handle_released(&mut self, now: Now) {
+        while let Some((from, message)) = self.poll_released() {
+            self.handle_whole_message(now, from, message);
+        }
+    }
+
     /// What the server's clock shows when the machine's shows `read`: the same, unless `debugtime`
     /// has moved it. A driver shows each reading of the clock here first and goes on with what it
     /// gets.

@@ -74,9 +74,7 @@ impl Server {
         loop {
             let mut moved = Vec::new();
             for (from, worker) in self.workers.iter_mut().enumerate() {
-                while let Some((from, message)) = worker.poll_released() {
-                    worker.handle_whole_message(now, from, message);
-                }
+                worker.handle_released(now);
                 worker.flush_outbox(|to, message| {
                     moved.push((from as u16, to, message));
                     Ok(())

@@ -105,10 +105,7 @@ impl Cluster<'_> {
 
     /// Executes what a worker wants after anything that it was told.
     pub(super) fn pump_worker(&mut self, worker: usize, at: Nanos) {
-        let core = &mut self.workers[worker].core;
-        while let Some((from, message)) = core.poll_released() {
-            core.handle_whole_message(now_at(at), from, message);
-        }
+        self.workers[worker].core.handle_released(now_at(at));
         if self.workers[worker].core.has_outbox() {
             self.pass_on(worker, at);
         }

@@ -36,9 +36,7 @@ impl World {
         let w = usize::from(worker);
         let s = &mut self.servers[server];
         let now = s.process.now(self.time);
-        while let Some((from, message)) = s.workers[w].poll_released() {
-            s.workers[w].handle_whole_message(now, from, message);
-        }
+        s.workers[w].handle_released(now);
         let mut messages = Vec::new();
         self.servers[server].workers[w].flush_outbox(|to, message| {
             messages.push((to, message));
