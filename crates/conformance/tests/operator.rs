@@ -144,7 +144,10 @@ fn the_memory_limit_changes_under_load() {
 /// come and what was changed by whom.
 #[test]
 fn a_calm_cluster_shows_its_hottest_key_and_logs_what_changes() {
-    let cluster = Cluster::start(ClusterOptions::nobody_dies());
+    // By default a worker looks from the part of its time that it is busy, and a busy machine makes it so: the key would have
+    // copies, and is not listed here then.
+    let calm = ClusterOptions::nobody_dies().with_settings(r#"{"hot_trigger_rps":1e9}"#);
+    let cluster = Cluster::start(calm);
     let coordinator = cluster.coordinator_url();
     let mut client = cluster.proxy_client();
     assert_eq!(client.set("favourite", b"v"), "STORED");
@@ -156,16 +159,18 @@ fn a_calm_cluster_shows_its_hottest_key_and_logs_what_changes() {
         (first["key"] == "favourite" && first["gets_per_s"].as_f64()? > 1.0).then_some(first)
     });
     let why = hottest["why"].as_str().expect("words");
-    // On a busy machine the worker is not calm.
-    let reasons = ["its worker ", "no coordinator ", "it is looked at"];
-    assert!(reasons.iter().any(|it| why.starts_with(it)), "{why}");
+    assert!(why.starts_with("its worker carries "), "{why}");
+    assert!(
+        why.ends_with(" requests/s, and looks from 1000000000"),
+        "{why}"
+    );
     let home = hottest["server"].as_str().expect("a name");
     let top = evenkeel::run(&["top", "--once", "--coordinator", &coordinator]);
     let shown = String::from_utf8_lossy(&top.stdout).into_owned();
     assert!(shown.contains(&format!("favourite at {home}: ")), "{shown}");
 
     cluster.change_settings(r#"{"hot_keys":"observe"}"#);
-    let said = cluster.coordinator.await_stderr("a setting was changed");
+    let said = cluster.coordinator.await_stderr("setting=hot_keys from=on to=observe");
     for line in [
         // In the order in which they came.
         " INFO evenkeel coordinator: map created servers=s",
