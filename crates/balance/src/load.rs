@@ -84,7 +84,12 @@ impl LoadAverage {
         self.warm = true;
     }
 
-    /// The average up to the last [`roll`](Self::roll).
+    /// The average up to the last [`roll`](Self::roll); none before the first.
+    pub fn measured(&self) -> Option<f64> {
+        self.warm.then_some(self.average)
+    }
+
+    /// The average up to the last [`roll`](Self::roll), 0 before the first.
     pub fn per_second(&self) -> f64 {
         self.average
     }

@@ -281,13 +281,23 @@ fn come_and_go(world: &mut World) {
     });
 }
 
+/// Ends the load when it is dropped, by a failure too: nobody waits for it for ever.
+struct EndsLoad<'a>(&'a AtomicBool);
+
+impl Drop for EndsLoad<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// All that comes and goes under load, through this proxy.
 fn come_and_go_under_load(world: &mut World, proxied: SocketAddr) -> Told {
     let stop = AtomicBool::new(false);
     let told = std::thread::scope(|scope| {
         let loading = scope.spawn(|| load(proxied, &stop));
+        let ends = EndsLoad(&stop);
         come_and_go(world);
-        stop.store(true, Ordering::Relaxed);
+        drop(ends);
         loading.join().expect("it only asks")
     });
     assert_eq!(told.failed, 0, "requests failed");

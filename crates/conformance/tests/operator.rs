@@ -170,7 +170,9 @@ fn a_calm_cluster_shows_its_hottest_key_and_logs_what_changes() {
     assert!(shown.contains(&format!("favourite at {home}: ")), "{shown}");
 
     cluster.change_settings(r#"{"hot_keys":"observe"}"#);
-    let said = cluster.coordinator.await_stderr("setting=hot_keys from=on to=observe");
+    let said = cluster
+        .coordinator
+        .await_stderr("setting=hot_keys from=on to=observe");
     for line in [
         // In the order in which they came.
         " INFO evenkeel coordinator: map created servers=s",

@@ -25,7 +25,7 @@ use core::mem;
 use evenkeel_hotkeys::client::{Answer, ReadTicket};
 use evenkeel_protocol::auth::{Dialect, Sasl};
 use evenkeel_protocol::text;
-use evenkeel_types::{Instant, KeyHash};
+use evenkeel_types::{Instant, KeyHash, copy};
 use std::collections::VecDeque;
 
 /// Ring places that an idle connection keeps.
@@ -493,14 +493,14 @@ impl Client {
     /// Shows an answer whose turn has come and whose slot is given up. Returns the buffer.
     pub fn show(&mut self, shown_as: Show, answered: Answered) -> Vec<u8> {
         if !matches!(shown_as, Show::Value { .. }) {
-            self.out.tail().extend_from_slice(&answered.bytes);
+            copy::append(self.out.tail(), &answered.bytes);
             return answered.bytes;
         }
         let bytes = if answered.is_error {
             self.get_failure.get_or_insert(answered.bytes);
             Vec::new()
         } else {
-            self.out.tail().extend_from_slice(&answered.bytes);
+            copy::append(self.out.tail(), &answered.bytes);
             answered.bytes
         };
         self.end_key(shown_as);
@@ -522,7 +522,7 @@ impl Client {
             let (show, bytes) = (*show, mem::take(&mut answered.bytes));
             counts.shown(*route, *note, answered.tally, bytes.len());
             self.held -= bytes.len();
-            self.out.tail().extend_from_slice(&bytes);
+            copy::append(self.out.tail(), &bytes);
             spare.keep(bytes);
             self.ring.pop_front();
             self.first += 1;

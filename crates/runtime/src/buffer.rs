@@ -4,6 +4,7 @@
 //! core at once. Only what the core leaves over (half a command) is kept per connection, so that an
 //! idle connection holds no buffer at all.
 
+use evenkeel_types::copy;
 use std::io::{self, Read};
 
 /// What a connection has left over: the beginning of a command whose end has not arrived.
@@ -45,7 +46,7 @@ impl InputBuffer {
     /// Keeps bytes for later.
     pub fn push(&mut self, bytes: &[u8]) {
         self.compact();
-        self.bytes.extend_from_slice(bytes);
+        copy::append(&mut self.bytes, bytes);
     }
 
     /// Makes room for `total` waiting bytes, those that are there included, so that a command whose

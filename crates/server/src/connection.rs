@@ -68,6 +68,29 @@ pub struct Connection {
     reads_well: bool,
 }
 
+/// What is known of how much a connection asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// Nothing: no answer was written to it yet.
+    Unknown,
+    /// It was given at most [`LARGE_ANSWER`] bytes when it was given something last.
+    Small,
+    /// It was given more.
+    Large,
+}
+
+impl Demand {
+    /// The same after this many bytes were written to it in a turn.
+    #[inline]
+    pub fn after(self, written: u64) -> Self {
+        match written {
+            0 => self,
+            _ if written > LARGE_ANSWER as u64 => Demand::Large,
+            _ => Demand::Small,
+        }
+    }
+}
+
 /// How to go on with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {

@@ -15,15 +15,16 @@ mod idle_sampler;
 mod link_table;
 mod links;
 mod process;
+mod serving;
 mod shortage;
 mod weight;
 
-use crate::budget::{Held, Share, TIGHT_READ};
-use crate::connection::Connection;
+use crate::budget::{Held, Share};
+use crate::connection::{Connection, Demand};
 use crate::control::{Control, Gauges, WorkerHandle};
 use crate::egress::EgressGate;
 use crate::listeners::ListenerKind;
-use crate::transport::{Served, Socket, Transport};
+use crate::transport::{Socket, Transport};
 use evenkeel_member::Hurrier;
 use evenkeel_runtime::budget::Level;
 use evenkeel_runtime::names::Resolver;
@@ -42,17 +43,13 @@ use std::io::{self, ErrorKind};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use weight::{is_scarce, weigh};
+use weight::weigh;
 
 /// What a connection's input is read into; shared by all connections of a worker.
 const SCRATCH_BYTES: usize = 64 * 1024;
 
 /// Events taken from one poll.
 const EVENTS_PER_TURN: usize = 512;
-
-/// Times that a connection with more to do is served between two polls, as long as others with more
-/// to do are served as often: a pipeline deeper than `-R` need not wait for a poll in between.
-const ROUNDS_PER_TURN: usize = 4;
 
 /// Messages taken from one other worker in a turn.
 const MESSAGES_PER_TURN: usize = 256;
@@ -136,8 +133,9 @@ pub const WAKE_TOKEN: Token = WAKE;
 struct Client {
     connection: Connection,
     socket: Socket,
-    /// It is in the list of connections to serve.
+    /// It is in a list of connections to serve.
     queued: bool,
+    demand: Demand,
     /// It is in the list of connections whose next command waits for memory for its answer.
     held_back: bool,
     /// What the worker's share counts for it.
@@ -149,6 +147,10 @@ struct Worker {
     clients: Vec<Option<Client>>,
     /// Connections to serve in the next turn.
     ready: VecDeque<ConnectionId>,
+    /// Those that are served after them: see [`serving`].
+    newcomers: VecDeque<ConnectionId>,
+    heavy: VecDeque<ConnectionId>,
+    heavy_first: bool,
     /// Connections whose TLS handshake is to go on, which is served after all others.
     opening: VecDeque<ConnectionId>,
     /// More connections wait to be taken than fit the last turn.
@@ -204,6 +206,9 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         parts,
         clients: Vec::new(),
         ready: VecDeque::new(),
+        newcomers: VecDeque::new(),
+        heavy: VecDeque::new(),
+        heavy_first: false,
         opening: VecDeque::new(),
         arrivals_left: false,
         links: Links::default(),
@@ -266,6 +271,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         worker.count_connections();
         worker.parts.mark.step(Step::Serving);
         worker.serve_ready(now);
+        worker.serve_others(now);
         worker.serve_opening(now, read.monotonic);
         worker.ask_process()?;
         worker.serve_links(now);
@@ -285,9 +291,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
 impl Worker {
     /// How long the poll may sleep.
     fn wait(&mut self, now: Instant) -> Duration {
-        let busy = !self.ready.is_empty()
-            || !self.opening.is_empty()
-            || self.arrivals_left
+        let busy = self.has_work()
             || self.parts.core.has_outbox()
             || self.unmaintained
             || self.messages_left;
@@ -346,16 +350,6 @@ impl Worker {
     fn client(&mut self, id: ConnectionId) -> Option<&mut Client> {
         let client = self.clients.get_mut(id.slot as usize)?.as_mut();
         client.filter(|client| client.connection.id() == id)
-    }
-
-    fn enqueue(&mut self, id: ConnectionId) {
-        if let Some(client) = self.client(id).filter(|client| !client.queued) {
-            client.queued = true;
-            match client.socket.is_opening() {
-                true => self.opening.push_back(id),
-                false => self.ready.push_back(id),
-            }
-        }
     }
 
     /// `read` is what the machine's own clock shows.
@@ -434,74 +428,6 @@ impl Worker {
     fn take_touched(&mut self) {
         while let Some(id) = self.parts.core.poll_touched() {
             self.enqueue(id);
-        }
-    }
-
-    /// Serves the connections in the list, in turn.
-    fn serve_ready(&mut self, now: Now) {
-        for _ in 0..ROUNDS_PER_TURN {
-            if self.ready.is_empty() {
-                return;
-            }
-            self.serve_once(now);
-        }
-    }
-
-    /// Serves each connection in the list once.
-    fn serve_once(&mut self, now: Now) {
-        for _ in 0..self.ready.len() {
-            let Some(id) = self.ready.pop_front() else {
-                return;
-            };
-            self.serve_client(now, id);
-        }
-        self.take_touched();
-    }
-
-    fn serve_client(&mut self, now: Now, id: ConnectionId) {
-        let place = self.clients.get_mut(id.slot as usize);
-        let Some(client) = place
-            .and_then(Option::as_mut)
-            .filter(|client| client.connection.id() == id)
-        else {
-            return;
-        };
-        client.queued = false;
-        let (socket, connection) = (&mut client.socket, &mut client.connection);
-        let parts = &mut self.parts;
-        let level = self.levels.answers;
-        if connection.answer_level() != level {
-            connection.set_answer_level(&mut parts.core, level);
-        }
-        if level >= Level::Full {
-            let scarce = is_scarce(level, connection.reads_well());
-            parts.core.set_scarce(scarce);
-        }
-        let most = match self.levels.input {
-            Level::Easy => SCRATCH_BYTES,
-            _ => connection.room().clamp(TIGHT_READ, SCRATCH_BYTES),
-        };
-        let scratch = &mut self.scratch[..most];
-        let (core, egress) = (&mut parts.core, &mut parts.egress);
-        let served = (parts.transport).serve(socket, connection, core, now, scratch, egress);
-        if level >= Level::Full
-            && connection.lacks_room(core)
-            && !core::mem::replace(&mut client.held_back, true)
-        {
-            core.counters().response_obj_waits += 1;
-            self.held_back.push_back(id);
-        }
-        let unsettled = connection.held() != client.counted || connection.asks() > 0;
-        match served {
-            Served::Idle => {}
-            Served::More => self.enqueue(id),
-            Served::Closed => {
-                self.close(id);
-                return;
-            }
-        }
-        if unsettled {
-            self.account(now, id);
         }
     }
 

@@ -21,7 +21,7 @@
 
 use crate::Seconds;
 use crate::same_bytes::same_bytes;
-use evenkeel_types::Version;
+use evenkeel_types::{Version, copy};
 
 /// The expiry of an item that never expires.
 pub const NEVER: Seconds = 0;
@@ -359,11 +359,11 @@ impl Layout {
     fn write_value(self, data: &mut [u8], value: [&[u8]; 2]) {
         let data = &mut data[self.value_at()..self.size()];
         if value[1].is_empty() {
-            data.copy_from_slice(value[0]);
+            copy::replace(data, value[0]);
         } else {
             let (head, tail) = data.split_at_mut(value[0].len());
-            head.copy_from_slice(value[0]);
-            tail.copy_from_slice(value[1]);
+            copy::replace(head, value[0]);
+            copy::replace(tail, value[1]);
         }
     }
 

@@ -19,6 +19,7 @@
     )
 )]
 
+pub mod copy;
 mod ids;
 mod key;
 pub mod limits;

@@ -1,7 +1,7 @@
 //! Clients that ask for much and do not read, and clients that announce much and send little: everybody else is answered as if
 //! they were not there, and what the process holds for them is bounded.
 
-use evenkeel_testkit::{Client, Process, evenkeel, poll_until};
+use evenkeel_testkit::{Client, Process, Signal, evenkeel, poll_until};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -66,6 +66,35 @@ fn readers_who_stop_are_in_nobodys_way() {
     let most = resident_at_most(&server);
     println!("{} MiB resident at most", most >> 20);
     assert!(most <= (64 << 20) / 100 * 105 + (64 << 20), "{most} B");
+}
+
+/// Sixty megabytes are asked for before a client that is known to ask for little asks again.
+#[test]
+fn a_small_answer_does_not_wait_until_sixty_large_ones_were_written() {
+    let mut server = evenkeel::server(&["-t", "1", "-m", "64"]);
+    let mut honest = Client::connect(server.address());
+    store_values(&mut honest);
+    let mut readers: Vec<TcpStream> = (0..60)
+        .map(|_| TcpStream::connect(server.address()).expect("the server accepts"))
+        .collect();
+    poll_until(DEADLINE, "all of them are connections", || {
+        (number(&mut honest, "", "curr_connections") == 61).then_some(())
+    });
+    let before = number(&mut honest, "", "bytes_written");
+    server.signal(Signal::Stop);
+    for reader in &mut readers {
+        let sent = reader.write_all(b"get large0\r\n");
+        sent.expect("a socket takes so few");
+    }
+    honest.send(b"get small0\r\nstats\r\n");
+    server.signal(Signal::Continue);
+    assert_eq!(honest.line(), "VALUE small0 0 1");
+    let written = std::iter::repeat_with(|| honest.line())
+        .find_map(|line| line.strip_prefix("STAT bytes_written ").map(str::to_owned))
+        .and_then(|bytes| bytes.parse::<usize>().ok());
+    let written = written.expect("a number") - before;
+    // Those of a turn, if it was asked in the middle of one.
+    assert!(written < 4 * LARGE, "{written} B were written before");
 }
 
 #[test]

@@ -48,9 +48,10 @@ impl HotKeys {
         read + self.told.per_second()
     }
 
-    /// Part of its time that this worker has something to do; an average.
+    /// Part of its time that this worker has something to do; an average. 0 until that was measured once.
     pub fn busy(&self) -> f64 {
-        (1.0 - self.slept.per_second() / 1e9).clamp(0.0, 1.0)
+        let busy = |slept_ns: f64| (1.0 - slept_ns / 1e9).clamp(0.0, 1.0);
+        self.slept.measured().map_or(0.0, busy)
     }
 
     /// How many keys may have replicas.

@@ -1,6 +1,7 @@
 //! Writers of what servers say.
 
 use super::{Echo, ReplyHeader, Status};
+use evenkeel_types::copy;
 
 /// Success, with nothing to say but the item's CAS unique (0 when there is none to tell).
 #[inline]
@@ -85,5 +86,5 @@ fn packet(
     .write(out);
     out.extend_from_slice(extras);
     out.extend_from_slice(key);
-    out.extend_from_slice(value);
+    copy::append(out, value);
 }

@@ -4,6 +4,7 @@
 use super::{Echo, Opcode, RequestHeader};
 use crate::extension::Hello;
 use crate::mode::{Direction, StoreMode};
+use evenkeel_types::copy;
 
 /// One whole request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,6 +274,6 @@ impl<'a> Request<'a> {
         .write(out);
         out.extend_from_slice(&extras);
         out.extend_from_slice(key);
-        out.extend_from_slice(value);
+        copy::append(out, value);
     }
 }

@@ -1,6 +1,6 @@
 //! What servers say.
 
-use evenkeel_types::Version;
+use evenkeel_types::{Version, copy};
 
 use super::{MetaLine, number};
 use crate::extension::{HelloReply, Moved};
@@ -21,7 +21,7 @@ pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, data: &[u8], cas: Option
     } else {
         long_line(out, key, flags, data.len(), cas);
     }
-    out.extend_from_slice(data);
+    copy::append(out, data);
     out.extend_from_slice(text::CRLF);
 }
 

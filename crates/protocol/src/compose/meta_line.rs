@@ -3,6 +3,7 @@
 use super::number;
 use crate::base64;
 use crate::text;
+use evenkeel_types::copy;
 
 /// Appends flags to a line that was begun by [`answer::meta`](super::answer::meta),
 /// [`answer::meta_value`](super::answer::meta_value) or one of the functions in
@@ -70,7 +71,7 @@ impl<'o> MetaLine<'o> {
     #[inline]
     pub fn end_with(self, value: &[u8]) {
         self.out.extend_from_slice(text::CRLF);
-        self.out.extend_from_slice(value);
+        copy::append(self.out, value);
         self.out.extend_from_slice(text::CRLF);
     }
 }

@@ -3,7 +3,7 @@
 //! Keys and tokens are written as they are. Keys that hold spaces or control characters must be sent
 //! in base64 ([`SentKey`] says which); everything that comes out of the parser is safe.
 
-use evenkeel_types::{BootId, Epoch, ServerId, WorkerRef};
+use evenkeel_types::{BootId, Epoch, ServerId, WorkerRef, copy};
 
 use super::{MetaLine, number};
 use crate::extension::{Hello, Migrate};
@@ -53,7 +53,7 @@ pub fn store(out: &mut Vec<u8>, store: &Store<'_>) {
         number(out, cas);
     }
     end(out, store.noreply);
-    out.extend_from_slice(store.value);
+    copy::append(out, store.value);
     out.extend_from_slice(text::CRLF);
 }
 

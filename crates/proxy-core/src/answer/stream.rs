@@ -20,6 +20,7 @@ use crate::under_way::release::release;
 use crate::worker::ProxyCore;
 use evenkeel_protocol::{Limits, scan_value_head, text};
 use evenkeel_types::Instant;
+use evenkeel_types::copy;
 
 /// Passes a value on that `input` begins with and that is not whole, if it can be. Returns how many
 /// bytes are done with.
@@ -94,7 +95,7 @@ pub(crate) fn go_on_with_stream(
     let Some(client) = core.clients.get_mut(stream.client) else {
         return Ok(count);
     };
-    client.out().extend_from_slice(&input[..count]);
+    copy::append(client.out(), &input[..count]);
     if !stream.is_whole() {
         core.clients.write(&mut core.outbox, stream.client);
         return Ok(count);

@@ -14,7 +14,7 @@ use crate::bytes::ByteQueue;
 use crate::pipe::in_flight::{Asker, InFlight, Progress, Question, Tag, words};
 use crate::places::Places;
 use crate::stats::counters::Tally;
-use evenkeel_types::Instant;
+use evenkeel_types::{Instant, copy};
 use std::collections::VecDeque;
 
 /// See the [module](self).
@@ -257,7 +257,7 @@ impl Queue {
             }
             request.start = start;
             start += request.len as u64;
-            self.bytes.tail().extend_from_slice(question);
+            copy::append(self.bytes.tail(), question);
             self.requests.push_back(request);
         }
         Some((taken, start))

@@ -18,7 +18,7 @@ use evenkeel_protocol::{
     MetaReply, MetaStatus, Reply, Request, RequestOutcome, Value, parse_request, text,
 };
 use evenkeel_schemes::mark::is_mark;
-use evenkeel_types::Version;
+use evenkeel_types::{Version, copy};
 
 /// The answer cannot belong to the question: the peer has lost its place, or we have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +167,7 @@ pub(crate) fn put_value(out: &mut Vec<u8>, before_key: usize, value: &[u8]) {
         out.extend_from_slice(VALUE);
         rest = &value[VALUE.len() + before_key..];
     }
-    out.extend_from_slice(rest);
+    copy::append(out, rest);
 }
 
 /// Whether a `VALUE` of a server is shown to nobody, because a mark of ours is there.

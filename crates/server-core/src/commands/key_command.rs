@@ -9,7 +9,7 @@ use evenkeel_hotkeys::server::Reader;
 use evenkeel_protocol::binary::{self, Command, Status, answer as binary_answer};
 use evenkeel_protocol::compose::{answer, request as compose};
 use evenkeel_protocol::{KeyScratch, Keys, Meta, MetaFlags, Moved, Request, text};
-use evenkeel_types::{CacheletId, Epoch};
+use evenkeel_types::{CacheletId, Epoch, copy};
 
 /// The server may own the key, and may not serve it.
 pub(crate) const NO_LEASE: &[u8] =
@@ -169,7 +169,7 @@ impl KeyCommand<'_, '_> {
                 Some(exptime) => compose::get_and_touch(out, exptime, [key], form.with_cas),
             },
             KeyCommand::Text(_, frame) | KeyCommand::Binary(_, frame) => {
-                out.extend_from_slice(frame);
+                copy::append(out, frame);
             }
         }
     }

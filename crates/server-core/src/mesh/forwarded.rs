@@ -9,7 +9,7 @@ use crate::placement::Located;
 use crate::session::address::Ticket;
 use crate::session::connections::Connections;
 use crate::session::{ConnectionId, Session};
-use evenkeel_types::CacheletId;
+use evenkeel_types::{CacheletId, copy};
 
 /// Most commands that travel together.
 const TOGETHER_MAX: usize = 64;
@@ -144,7 +144,7 @@ impl Answers {
     pub(crate) fn one(connection: ConnectionId, ticket: Ticket, answer: &[u8]) -> Self {
         let mut answers = Answers::new(connection, 1);
         answers.list.push((ticket, answer.len() as u32));
-        answers.bytes.extend_from_slice(answer);
+        copy::append(&mut answers.bytes, answer);
         answers
     }
 

@@ -17,6 +17,7 @@ use crate::session::address::Ticket;
 use crate::shard::share::Share;
 use evenkeel_protocol::binary::Echo;
 use evenkeel_protocol::binary::wording;
+use evenkeel_types::copy;
 use std::collections::VecDeque;
 
 /// Released bytes of `behind` from which on they are removed while answers are still awaited.
@@ -111,7 +112,7 @@ impl InOrder {
             Some(first)
                 if first.ticket == ticket && first.missing == 1 && first.wording.is_none() =>
             {
-                out.extend_from_slice(bytes);
+                copy::append(out, bytes);
                 self.awaited.pop_front();
                 self.release(out);
                 Some(bytes.len())

@@ -214,3 +214,23 @@ fn what_another_worker_holds_waits_there_and_only_for_its_connection() {
         assert_eq!(counted, 5, "each is counted once");
     }
 }
+
+/// No memory is asked for and given back for each large answer: what one connection has emptied serves the next one.
+#[test]
+fn an_emptied_output_serves_the_next_large_answer() {
+    let mut server = Server::standalone(1);
+    store(&mut server, "large", OUT_PAUSE - 100);
+    let mut places = Vec::new();
+    for _ in 0..3 {
+        let mut client = Client::open(&mut server, 0);
+        client.send(&mut server, at(0), b"get large\r\n");
+        let session = server.workers[0].session(client.id).expect("it stands");
+        let (place, len) = (session.out.as_ptr(), session.output().len());
+        assert!(len > OUT_PAUSE - 100, "{len}");
+        places.push(place);
+        server.workers[0].wrote(client.id, len);
+        let session = server.workers[0].session(client.id).expect("it stands");
+        assert_eq!(session.held_bytes(), 0, "idle connections hold none");
+    }
+    assert_eq!(places, [places[0]; 3]);
+}

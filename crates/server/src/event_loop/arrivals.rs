@@ -2,7 +2,7 @@
 
 use super::{Client, FIRST_CONNECTION, Worker};
 use crate::budget::Held;
-use crate::connection::Connection;
+use crate::connection::{Connection, Demand};
 use evenkeel_runtime::{
     ARRIVALS_PER_TURN, Accepted, Arrival, EXHAUSTED_PAUSE, accept, handshakes_until,
 };
@@ -97,6 +97,7 @@ impl Worker {
             connection: Connection::new(id, now),
             socket,
             queued: false,
+            demand: Demand::Unknown,
             held_back: false,
             counted: Held::default(),
         });

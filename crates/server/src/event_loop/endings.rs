@@ -67,7 +67,7 @@ impl Worker {
     /// Whether a stopping worker has nothing left to do for its clients: nothing to answer, or, while
     /// draining, no client that has begun anything. Those that are idle are let go.
     pub(super) fn is_drained(&mut self) -> bool {
-        if !self.ready.is_empty() || !self.opening.is_empty() || self.arrivals_left {
+        if self.has_work() {
             return false;
         }
         if !self.draining {

@@ -204,6 +204,12 @@ fn with_defaults(reads_per_ms: u64, mean_rps: f64, asleep: f64) -> Home {
 }
 
 #[test]
+fn a_worker_that_has_just_begun_tells_no_load() {
+    let home = Home::new(config());
+    assert_eq!(home.hot.busy(), 0.0, "not measured yet");
+}
+
+#[test]
 fn a_small_worker_that_is_busy_replicates_its_hot_keys() {
     let home = with_defaults(1, 800.0, 0.2);
     assert!(home.hot.is_triggered());
