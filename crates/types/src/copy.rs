@@ -1,8 +1,8 @@
 //! Copies of values, which may be large.
 //!
-//! glibc copies 4 or 8 KiB and more by `rep movsb` where the processor says that this is fast. On AMD's Zen 3 and 4 it takes more than ten times
-//! as long where the place in its page that is written to lies up to 64 bytes behind that which is read (mended in glibc 2.39). Values
-//! behind their header in an item, and behind their line in an answer, lie like that all the time: both begin at a page.
+//! glibc (2.36) copies 4 KiB and more by `rep movsb` where the processor says that this is fast. On some AMD processors it takes about ten
+//! times as long where what is written begins a few bytes further into its page than what is read (docs/performance.md, "Large
+//! values"). A value behind its line in an answer often lies like that to the same value behind its header in an item.
 //! Pieces of fewer bytes are copied by vectors, as fast as `rep movsb` at its best.
 
 /// Copied at a time, in bytes: half of the least from which on glibc uses `rep movsb`.

@@ -31,8 +31,11 @@ pub const OUT_PAUSE: usize = 1 << 20;
 /// may be as large. While there is no memory for answers, values larger than this wait for some.
 pub const LARGE_ANSWER: usize = 64 << 10;
 
-/// While memory is short, an output buffer of which less than one part in this many is in use gives the rest back.
+/// An output buffer of which less than one part in this many is in use gives the rest back.
 const SPARSE: usize = 4;
+
+/// While there is memory, an output buffer that is not larger than this keeps it.
+const OUT_KEEP_MAX: usize = 64 * 1024;
 
 /// Most answers that a connection may await from other workers before its commands wait, however
 /// small the items.
@@ -388,23 +391,33 @@ impl Session {
         }
     }
 
-    /// The driver wrote `count` bytes: of those that it had taken over, else the first of `out`.
-    pub fn written(&mut self, count: usize) {
+    /// The driver wrote `count` bytes: of those that it had taken over, else the first of `out`. Gives the room of `out` once it is
+    /// empty, for somebody else's answers.
+    pub fn written(&mut self, count: usize) -> Vec<u8> {
         if self.taken > 0 {
             assert!(count <= self.taken, "wrote more than was taken over");
             self.taken -= count;
             if self.taken == 0 {
                 self.taken_capacity = 0;
             }
-            return;
+        } else {
+            self.out_written += count;
+            if self.out_written == self.out.len() {
+                self.out.clear();
+                self.out_written = 0;
+            } else if self.out_written > self.out.len() / 2 {
+                self.out.drain(..self.out_written);
+                self.out_written = 0;
+                if self.out.capacity() > OUT_KEEP_MAX
+                    && self.out.len() < self.out.capacity() / SPARSE
+                {
+                    self.out.shrink_to_fit();
+                }
+            }
         }
-        self.out_written += count;
-        if self.out_written == self.out.len() {
-            self.out.clear();
-            self.out_written = 0;
-        } else if self.out_written > self.out.len() / 2 {
-            self.out.drain(..self.out_written);
-            self.out_written = 0;
+        match self.out.is_empty() {
+            true => core::mem::take(&mut self.out),
+            false => Vec::new(),
         }
     }
 }
@@ -454,8 +467,7 @@ mod tests {
         arrive(&mut session, ticket, b"");
         assert_eq!(session.waiting_bytes(), 1000 + 100 + OUT_PAUSE);
         session.written(1100 + OUT_PAUSE);
-        let room = session.out.capacity();
-        assert_eq!((session.waiting_bytes(), session.held_bytes()), (0, room));
+        assert_eq!((session.waiting_bytes(), session.held_bytes()), (0, 0));
         // Once more, so that nothing of the count stays behind.
         let ticket = session.await_answer(1);
         arrive(&mut session, ticket, &[1; 5]);
@@ -488,6 +500,7 @@ mod tests {
         assert!(seen == expected);
         session.written(session.output().len());
         assert_eq!(session.held_bytes(), session.out.capacity());
+        assert!(session.held_bytes() <= OUT_KEEP_MAX);
     }
 
     #[test]

@@ -84,11 +84,8 @@ impl WorkerCore {
         let Some(session) = self.connections.get(id) else {
             return;
         };
-        session.written(count);
-        if session.out.is_empty() {
-            let mut emptied = core::mem::take(&mut session.out);
-            self.connections.keep_spare(&mut emptied);
-        }
+        let mut emptied = session.written(count);
+        self.connections.keep_spare(&mut emptied);
     }
 
     /// A connection whose output grew or that is to be closed, by other means than its own input.
