@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::DerefMut;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -365,4 +366,50 @@ fn a_server_of_a_cluster_comes_and_goes_with_what_it_has() {
     let told = come_and_go_under_load(&mut world, proxy.address());
     // Cachelets pass on with what is in them.
     assert!(told.reads > KEYS && told.misses == 0, "{told:?}");
+}
+
+/// A StatefulSet with a pod that autoscaling has added, and one more.
+const STATEFUL_SET: &str = r#"{
+    "metadata": {"name": "cache", "resourceVersion": "7", "annotations": {"evenkeel/servers": "{\"main-4\": 0}"}},
+    "spec": {"replicas": 2, "serviceName": "memcacheds"}
+}"#;
+
+/// An API server of Kubernetes that knows one StatefulSet. It ends with the tests.
+fn api_server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it is bound");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let asked = BufReader::new(&stream).lines().map_while(Result::ok);
+            let asked: Vec<String> = asked.take_while(|line| !line.is_empty()).collect();
+            let path = "/apis/apps/v1/namespaces/caches/statefulsets/cache";
+            let (status, said) = match asked[0] == format!("GET {path} HTTP/1.1") {
+                true => (200, STATEFUL_SET),
+                false => (404, "{}"),
+            };
+            let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}", said.len());
+            let answer = format!("{head}\r\nconnection: close\r\n\r\n{said}");
+            // A caller may be gone.
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    address
+}
+
+#[test]
+fn pods_with_a_name_are_what_the_actuator_for_kubernetes_runs() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let scaler = format!(
+        "[kubernetes]\nstateful_set = 'cache'\nnamespace = 'caches'\napi = 'http://{}'\n",
+        api_server()
+    );
+    fs::write(folder.path().join("scaler.toml"), scaler).expect("room");
+    let coordinator = coordinator(Kind::Ring, folder.path(), "127.0.0.1:0");
+    let listed = poll_until(DEADLINE, "what runs", || {
+        let (_, body) = http::get(coordinator.address(), "/api/v1/scale").ok()?;
+        let view: Value = serde_json::from_str(&body).ok()?;
+        view.get("listed").cloned()
+    });
+    let address = "cache-0.memcacheds.caches.svc:11211";
+    assert_eq!(listed, serde_json::json!({ "main-4": address }));
 }

@@ -1,6 +1,6 @@
 //! The file that says which actuator there is.
 
-use crate::{Actuator, CommandActuator, Failed, ProcessActuator};
+use crate::{Actuator, ApiServer, CommandActuator, Failed, KubernetesActuator, ProcessActuator};
 use serde::Deserialize;
 use std::fs::File;
 use std::io::{self, Read};
@@ -40,6 +40,7 @@ pub enum FileError {
 enum Chosen {
     Process(ProcessTable),
     Command(CommandTable),
+    Kubernetes(KubernetesTable),
 }
 
 #[derive(Debug, Deserialize)]
@@ -60,6 +61,17 @@ struct ProcessTable {
 #[serde(deny_unknown_fields)]
 struct CommandTable {
     program: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KubernetesTable {
+    stateful_set: String,
+    address: Option<String>,
+    namespace: Option<String>,
+    api: Option<String>,
+    token_file: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
 }
 
 fn memcached() -> PathBuf {
@@ -94,6 +106,14 @@ pub fn open(path: &Path) -> Result<Box<dyn Actuator>, FileError> {
             it.keep,
         )?),
         Chosen::Command(it) => Box::new(CommandActuator::new(it.program)),
+        Chosen::Kubernetes(it) => {
+            let server = ApiServer::new(it.api, it.namespace, it.token_file, it.ca_file)?;
+            Box::new(KubernetesActuator::new(
+                server,
+                &it.stateful_set,
+                it.address,
+            )?)
+        }
     })
 }
 
@@ -119,6 +139,9 @@ mod tests {
             "[process]\nfolder = 'FOLDER/servers'",
             "[process]\nprogram = 'm'\narguments = ['-m', '64']\nfolder = 'FOLDER'\nhost = '::1'\nkeep = true",
             "[command]\nprogram = '/usr/local/bin/scaler'",
+            "[kubernetes]\nstateful_set = 'cache'\nnamespace = 'caches'",
+            "[kubernetes]\nstateful_set = 'cache'\nnamespace = 'caches'\naddress = '{pod}.cache:11211'\n\
+                api = 'http://127.0.0.1:8001'\ntoken_file = 't'\nca_file = 'c'",
         ] {
             assert!(opened(text).is_ok(), "{text}");
         }
@@ -135,14 +158,31 @@ mod tests {
             assert!(chosen.is_ok(), "{text}: {chosen:?}");
             read += 1;
         }
-        assert_eq!(read, 3);
+        assert_eq!(read, 4);
     }
 
     #[test]
     fn what_is_wrong_with_a_file_is_said() {
         for (text, what) in [
             ("", "wanted"),
-            ("[kubernetes]", "unknown variant `kubernetes`"),
+            ("[nomad]", "unknown variant `nomad`"),
+            ("[kubernetes]", "missing field `stateful_set`"),
+            (
+                "[kubernetes]\nstateful_set = 'cache'",
+                "cannot read /var/run/secrets/kubernetes.io/serviceaccount/namespace",
+            ),
+            (
+                "[kubernetes]\nstateful_set = 'a/b'\nnamespace = 'caches'",
+                "a server cannot be named \"a/b\"",
+            ),
+            (
+                "[kubernetes]\nstateful_set = 'cache'\nnamespace = 'caches'\napi = 'here'",
+                "cannot ask here: its URL begins with https:// or http://",
+            ),
+            (
+                "[kubernetes]\nstateful_set = 'cache'\nnamespace = 'caches'\naddress = 'cache:11211'",
+                "all pods would have the address cache:11211",
+            ),
             ("[process]", "missing field `folder`"),
             (
                 "[command]\nprogram = 'p'\nshell = true",

@@ -3,13 +3,14 @@
 //! An actuator knows a server by its name, which the coordinator gives. To add a name that runs already, or to remove one that does not, is
 //! done at once: a coordinator that is started anew asks again for what may have been done.
 //!
-//! There are two, and a file says which. `process` starts memcacheds on this machine, or servers of Evenkeel; `command` runs a program of the operator's.
-//! Calls block for a bounded time.
+//! There are three, and a file says which. `process` starts memcacheds on this machine, or servers of Evenkeel; `command` runs a program of the operator's;
+//! `kubernetes` adds pods to a StatefulSet. Calls block for a bounded time.
 
 #![forbid(unsafe_code)]
 
 mod command;
 mod file;
+mod kubernetes;
 mod process;
 mod run;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 pub use command::{COMMAND_WITHIN, CommandActuator};
 pub use file::{FileError, open};
+pub use kubernetes::{ANNOTATION, ApiServer, IN_CLUSTER, KUBERNETES_WITHIN, KubernetesActuator};
 pub use process::{NAME, ProcessActuator, START_WITHIN, STOP_WITHIN};
 pub use run::OUTPUT_LEN_MAX;
 
@@ -67,10 +69,10 @@ pub enum Failed {
         /// Why not.
         source: io::Error,
     },
-    /// A program took too long, and was killed.
+    /// A program took too long, and was killed; or pods did.
     #[error("{program} took longer than {within:?}")]
     TooSlow {
-        /// The program.
+        /// The program, or the API server's URL.
         program: PathBuf,
         /// What it had.
         within: Duration,
@@ -99,13 +101,41 @@ pub enum Failed {
         /// What it said on standard error.
         told: String,
     },
-    /// What a program said makes no sense.
+    /// What a program or an API server said makes no sense.
     #[error("{program} said what makes no sense: {what}")]
     Nonsense {
-        /// The program.
+        /// The program, or the API server's URL.
         program: PathBuf,
         /// What is wrong with it.
         what: String,
+    },
+    /// An API server did not answer.
+    #[error("cannot ask {server}: {why}")]
+    Unheard {
+        /// Its URL.
+        server: String,
+        /// Why not.
+        why: String,
+    },
+    /// An API server said no.
+    #[error("{server} answered {status}: {told}")]
+    Refused {
+        /// Its URL.
+        server: String,
+        /// The HTTP status.
+        status: u16,
+        /// Its words.
+        told: String,
+    },
+    /// A StatefulSet gives up its last pod alone.
+    #[error("{name} is pod {pod}, and the last one is {last}, which has to go first")]
+    NotLast {
+        /// The server.
+        name: String,
+        /// Its pod.
+        pod: String,
+        /// The last one.
+        last: String,
     },
 }
 
