@@ -74,6 +74,10 @@ soak: #+ Random and hostile clients against the server for SOAK_SECONDS (default
 chaos: #+ Kill and stop processes under load for CHAOS_SECONDS (default 600) and judge every answer: of a cluster, or WHAT=pools, rings, copies, racks or scaling
 	@scripts/chaos.sh
 
+bench-neighbours: #+ A small get while others do not read, send halves of stores or connect by thousands: server, proxy, memcached
+	@scripts/dist.sh
+	@scripts/bench-neighbours.py
+
 bench-storage: #+ A store for each thread beside shared caches under locks, in one process (BENCH_ARGS="...")
 	@scripts/bench-storage.sh $(BENCH_ARGS)
 

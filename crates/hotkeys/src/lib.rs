@@ -40,5 +40,3 @@ pub mod shadow;
 pub mod sketch;
 mod ssm;
 pub mod state;
-
-pub use popularity::SLOT;

@@ -1,6 +1,7 @@
 //! A queue of bytes that is appended to at one end and consumed at the other, contiguous.
 
 use crate::limits::{SPARE_BUFFER_KEEP_MAX, SPARE_BUFFERS_MAX};
+use evenkeel_types::rooms::{ROOM_BYTES_MAX, Rooms};
 
 /// Above this many spare bytes an emptied queue is given back to the allocator.
 const KEEP_MAX: usize = 64 * 1024;
@@ -51,7 +52,7 @@ impl ByteQueue {
         &mut self.bytes
     }
 
-    /// Drops `count` bytes from the front.
+    /// Drops `count` bytes from the front. Memory of a large value stays until [`ByteQueue::give_back`].
     ///
     /// # Panics
     /// When there are fewer.
@@ -59,7 +60,19 @@ impl ByteQueue {
         assert!(count <= self.len(), "consumed more bytes than there are");
         self.start += count;
         if self.is_empty() {
-            self.clear();
+            self.start = 0;
+            self.bytes.clear();
+            if self.bytes.capacity() > ROOM_BYTES_MAX {
+                self.bytes = Vec::new();
+            }
+        }
+    }
+
+    /// Gives memory away that an empty queue does not keep.
+    #[inline]
+    pub fn give_back(&mut self, rooms: &mut Rooms) {
+        if self.bytes.is_empty() && self.bytes.capacity() > KEEP_MAX {
+            rooms.keep(std::mem::take(&mut self.bytes));
         }
     }
 
@@ -116,7 +129,15 @@ mod tests {
             expected.drain(..taken);
         }
         queue.tail().resize(1 << 20, 0);
+        let mut rooms = Rooms::default();
+        queue.give_back(&mut rooms);
+        assert!(!queue.is_empty(), "what is in use stays");
         queue.consume(queue.len());
+        queue.give_back(&mut rooms);
         assert!(queue.bytes.capacity() <= KEEP_MAX);
+        assert!(rooms.take(1 << 20).is_some());
+        queue.tail().resize(2 << 20, 0);
+        queue.consume(queue.len());
+        assert_eq!(queue.bytes.capacity(), 0);
     }
 }

@@ -25,6 +25,7 @@ use core::mem;
 use evenkeel_hotkeys::client::{Answer, ReadTicket};
 use evenkeel_protocol::auth::{Dialect, Sasl};
 use evenkeel_protocol::text;
+use evenkeel_types::rooms::Rooms;
 use evenkeel_types::{Instant, KeyHash, copy};
 use std::collections::VecDeque;
 
@@ -286,8 +287,9 @@ impl Client {
     }
 
     /// The driver wrote `count` bytes.
-    pub fn wrote(&mut self, count: usize) {
+    pub fn wrote(&mut self, count: usize, rooms: &mut Rooms) {
         self.out.consume(count);
+        self.out.give_back(rooms);
     }
 
     /// Where the front slot's answer goes.

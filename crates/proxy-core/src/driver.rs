@@ -31,6 +31,7 @@ use core::time::Duration;
 use evenkeel_control::times::Histogram;
 use evenkeel_protocol::auth::{Protocols, opening};
 use evenkeel_types::map::ClusterMap;
+use evenkeel_types::rooms::Rooms;
 use evenkeel_types::{Instant, UnixSeconds};
 use std::sync::Arc;
 
@@ -251,10 +252,18 @@ impl ProxyCore {
 
     /// Whether the process is short of memory for what applications have not read: then each may have less of it.
     pub fn set_short_of_memory(&mut self, short: bool) {
+        if short {
+            self.rooms.clear();
+        }
         self.out_pause = match short {
             true => limits::OUT_PAUSE_SHORT,
             false => limits::OUT_PAUSE,
         };
+    }
+
+    /// Emptied memory of large values, for the next ones.
+    pub fn rooms(&mut self) -> &mut Rooms {
+        &mut self.rooms
     }
 
     /// The TLS of an application's connection failed, while it was agreed on or later.
@@ -280,7 +289,7 @@ impl ProxyCore {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        client.wrote(count);
+        client.wrote(count, &mut self.rooms);
         self.counts.stats.bytes_written += count as u64;
         resume(self, id);
     }

@@ -24,6 +24,7 @@ use crate::random::Random;
 use crate::request_log::RequestLog;
 use crate::routes::routing::Routing;
 use crate::scratch::Scratch;
+use evenkeel_types::rooms::Rooms;
 use evenkeel_types::{Epoch, Instant, UnixSeconds};
 use std::sync::Arc;
 
@@ -62,6 +63,8 @@ pub struct ProxyCore {
     /// When to look whether a pool can be forgotten; `None` while none is to be.
     pub(crate) leaving_look: Option<Instant>,
     pub(crate) spare: Spare,
+    /// Emptied memory of large values.
+    pub(crate) rooms: Rooms,
     pub(crate) scratch: Scratch,
     pub(crate) drafts: Drafts,
 }
@@ -94,6 +97,7 @@ impl ProxyCore {
             random: Random::new(seed),
             leaving_look: None,
             spare: Spare::default(),
+            rooms: Rooms::default(),
             scratch: Scratch::default(),
             drafts: Drafts::default(),
         }

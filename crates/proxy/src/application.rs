@@ -189,12 +189,12 @@ impl Application {
         if self.input.is_empty() {
             let consumed = core.client_input(now, self.id, bytes);
             if consumed < bytes.len() {
-                self.input.push(&bytes[consumed..]);
+                self.input.begin(&bytes[consumed..], core.rooms());
             }
         } else {
             self.input.push(bytes);
             let consumed = core.client_input(now, self.id, self.input.as_slice());
-            self.input.consume(consumed);
+            core.rooms().keep(self.input.consume(consumed));
         }
     }
 

@@ -5,6 +5,7 @@
 //! idle connection holds no buffer at all.
 
 use evenkeel_types::copy;
+use evenkeel_types::rooms::Rooms;
 use std::io::{self, Read};
 
 /// What a connection has left over: the beginning of a command whose end has not arrived.
@@ -18,6 +19,9 @@ pub struct InputBuffer {
 /// Above this many spare bytes an emptied buffer is given back to the allocator: an idle connection
 /// shall cost less than 4 KiB in all.
 const KEEP_MAX: usize = 1024;
+
+/// A command of which this many bytes have come and that goes on is taken for a large one.
+const LARGE_MIN: usize = 48 << 10;
 
 /// A buffer of which less than one part in this many is in use gives the rest back.
 const SPARSE: usize = 4;
@@ -58,33 +62,55 @@ impl InputBuffer {
             .reserve_exact(total.saturating_sub(self.bytes.len()));
     }
 
+    /// As [`InputBuffer::reserve`], in memory that is there already: empty, and with room for more than waits.
+    pub fn reserve_in(&mut self, mut room: Vec<u8>) {
+        copy::append(&mut room, self.as_slice());
+        self.bytes = room;
+        self.start = 0;
+    }
+
+    /// Keeps the beginning of a command. One that filled most of a read is taken for a large one, and begins in emptied memory if
+    /// there is some.
+    pub fn begin(&mut self, bytes: &[u8], rooms: &mut Rooms) {
+        if bytes.len() >= LARGE_MIN
+            && let Some(room) = rooms.take(2 * bytes.len())
+        {
+            self.reserve_in(room);
+        }
+        self.push(bytes);
+    }
+
     /// Drops everything.
     pub fn clear(&mut self) {
         *self = InputBuffer::default();
     }
 
-    /// Drops `count` bytes from the front.
+    /// Drops `count` bytes from the front. Gives the memory that is not needed any more, empty, to be used again or dropped: none
+    /// unless it is large for what is left.
     ///
     /// # Panics
     /// When `count` exceeds what is there: a core consumed bytes that it was never shown.
-    pub fn consume(&mut self, count: usize) {
+    pub fn consume(&mut self, count: usize) -> Vec<u8> {
         assert!(count <= self.len(), "consumed more than was there");
         if count == 0 {
             // What was reserved for the rest of a command stays.
-            return;
+            return Vec::new();
         }
         self.start += count;
+        let capacity = self.bytes.capacity();
+        if capacity > KEEP_MAX && self.len() < capacity / SPARSE {
+            // A quarter at most is moved, and three quarters were filled and consumed before.
+            let left = self.as_slice().to_vec();
+            self.start = 0;
+            let mut emptied = std::mem::replace(&mut self.bytes, left);
+            emptied.clear();
+            return emptied;
+        }
         if self.is_empty() {
             self.start = 0;
             self.bytes.clear();
         }
-        let capacity = self.bytes.capacity();
-        if capacity > KEEP_MAX && self.len() < capacity / SPARSE {
-            // A quarter at most is moved, and three quarters were filled and consumed before.
-            self.bytes.drain(..self.start);
-            self.start = 0;
-            self.bytes.shrink_to_fit();
-        }
+        Vec::new()
     }
 
     /// Reads once, through the worker's `scratch`, and keeps what came. Zero means end of stream.
@@ -134,9 +160,17 @@ mod tests {
     fn a_large_buffer_is_given_back_once_empty() {
         let mut buffer = InputBuffer::default();
         buffer.push(&vec![1; 1 << 20]);
-        buffer.consume(1 << 20);
+        let emptied = buffer.consume(1 << 20);
+        assert!(emptied.is_empty() && emptied.capacity() >= 1 << 20);
         assert!(buffer.is_empty());
         assert!(buffer.capacity() <= KEEP_MAX);
+        // It serves the next command.
+        buffer.push(b"beginning");
+        buffer.consume(3);
+        let at = emptied.as_ptr();
+        buffer.reserve_in(emptied);
+        assert_eq!(buffer.as_slice(), b"inning");
+        assert_eq!((buffer.as_slice().as_ptr(), buffer.start), (at, 0));
     }
 
     #[test]

@@ -143,7 +143,7 @@ impl Connection {
         if !self.input.is_empty() {
             let progress = core.handle_input(now, self.id, self.input.as_slice());
             self.moved |= progress.consumed > 0;
-            self.input.consume(progress.consumed);
+            core.keep_room(self.input.consume(progress.consumed));
             self.more = progress.more;
             self.left_over(core, now, progress.consumed > 0);
         }
@@ -165,7 +165,7 @@ impl Connection {
         } else {
             self.input.push(bytes);
             let progress = core.handle_input(now, self.id, self.input.as_slice());
-            self.input.consume(progress.consumed);
+            core.keep_room(self.input.consume(progress.consumed));
             self.more = progress.more;
             self.left_over(core, now, progress.consumed > 0);
         }
@@ -231,6 +231,11 @@ impl Connection {
         self.asks
     }
 
+    /// Bytes of all of that command, as far as is known.
+    pub fn command_bytes(&self) -> usize {
+        self.command_bytes
+    }
+
     /// Whether all of that command is small.
     pub fn asks_little(&self) -> bool {
         self.command_bytes <= SMALL_INPUT
@@ -245,6 +250,12 @@ impl Connection {
             self.input_before = self.input.len();
         }
         self.moved = true;
+    }
+
+    /// As [`Connection::grant`], in emptied memory that has room for all of the command.
+    pub fn grant_in(&mut self, now: Now, room: Vec<u8>) {
+        self.input.reserve_in(room);
+        self.grant(now);
     }
 
     /// As [`Connection::grant`], with room for all of the command.

@@ -26,6 +26,7 @@ pub mod limits;
 pub mod map;
 pub mod promise;
 pub mod random;
+pub mod rooms;
 pub mod serving;
 pub mod shown;
 mod time;

@@ -2,7 +2,7 @@
 
 use super::cluster::Cluster;
 use super::figures::{Figures, ServerLine};
-use super::servers::{listed, table};
+use super::servers::{listed, table, widened};
 use super::units::{bytes, count, ratio};
 use super::view::View;
 use ratatui::style::{Color, Style};
@@ -41,8 +41,8 @@ const PROXY_COLUMNS: [(&str, u16); 5] = [
     ("shed/s", 6),
 ];
 
-/// The proxies of the cluster.
-pub fn proxies(cluster: Option<&Cluster>) -> Table<'static> {
+/// The proxies of the cluster. A wide box shows long names whole.
+pub fn proxies(cluster: Option<&Cluster>, width: u16) -> Table<'static> {
     let Some(cluster) = cluster else {
         return table(format!("proxies: {NO_COORDINATOR}"), &[], Vec::new());
     };
@@ -68,7 +68,11 @@ pub fn proxies(cluster: Option<&Cluster>) -> Table<'static> {
         ];
         Row::new(cells.map(Cell::from)).style(style)
     });
-    table(title.to_owned(), &PROXY_COLUMNS, rows.collect())
+    table(
+        title.to_owned(),
+        &widened(PROXY_COLUMNS, width),
+        rows.collect(),
+    )
 }
 
 /// What is done about uneven loads.

@@ -143,7 +143,7 @@ fn draw_tables(frame: &mut Frame<'_>, figures: &Figures, view: &View, area: Rect
         Panel::Keys => {
             frame.render_widget(hot_keys(&figures.hot_keys, view, lower.width), lower);
         }
-        Panel::Proxies => frame.render_widget(panels::proxies(cluster), lower),
+        Panel::Proxies => frame.render_widget(panels::proxies(cluster, lower.width), lower),
         Panel::Plans => frame.render_widget(panels::plans(cluster), lower),
         Panel::Events => frame.render_widget(panels::events(cluster), lower),
     }
@@ -160,7 +160,7 @@ fn draw_side(frame: &mut Frame<'_>, figures: &Figures, area: Rect) {
         Constraint::Min(3),
     ])
     .areas(area);
-    frame.render_widget(panels::proxies(cluster), areas[0]);
+    frame.render_widget(panels::proxies(cluster, areas[0].width), areas[0]);
     frame.render_widget(panels::plans(cluster), areas[1]);
     frame.render_widget(panels::events(cluster), areas[2]);
 }
@@ -344,6 +344,19 @@ mod tests {
             let view = View { panel, ..view() };
             assert_shown(&drawn(&figures, &view, 80, 24), &[part, "s1"]);
         }
+    }
+
+    #[test]
+    fn a_proxy_with_a_long_name_is_shown_with_all_of_it() {
+        let mut figures = figures();
+        let name = "proxy-of-the-shop-in-frankfurt-7";
+        let cluster = figures.cluster.as_mut().expect("there is a coordinator");
+        cluster.proxies[0].name = name.to_owned();
+        let view = View {
+            panel: Panel::Proxies,
+            ..view()
+        };
+        assert_shown(&drawn(&figures, &view, 80, 24), &[name]);
     }
 
     #[test]

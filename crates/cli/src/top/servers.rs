@@ -135,9 +135,7 @@ const HOT_KEY_COLUMNS: [(&str, u16); 4] = [
 
 /// The hottest keys. A wide box shows long keys whole.
 pub fn hot_keys(keys: &[HotKey], view: &View, width: u16) -> Table<'static> {
-    let mut columns = HOT_KEY_COLUMNS;
-    let needed: u16 = columns.iter().map(|(_, width)| width + 1).sum();
-    columns[0].1 += width.saturating_sub(needed + 1);
+    let columns = widened(HOT_KEY_COLUMNS, width);
     let listed = keys.iter().filter(|key| view.lists(&key.key));
     let title = match keys.is_empty() {
         true => "hottest keys: none, for nobody has asked for any lately",
@@ -161,6 +159,16 @@ fn hot_key_row(key: &HotKey) -> Row<'static> {
         },
     ];
     Row::new(cells.map(Cell::from))
+}
+
+/// Columns of which the first, of names, gets what a box of this width leaves.
+pub fn widened<const N: usize>(
+    mut columns: [(&'static str, u16); N],
+    width: u16,
+) -> [(&'static str, u16); N] {
+    let needed: u16 = columns.iter().map(|(_, width)| width + 1).sum();
+    columns[0].1 += width.saturating_sub(needed + 1);
+    columns
 }
 
 /// A table in a frame.

@@ -45,6 +45,7 @@ pub(crate) fn take_answers(
     go_on_with_ripe(core, now);
     let lets_through = core.backends.get_mut(id).is_some_and(|backend| {
         backend.counters.received_bytes += consumed as u64;
+        backend.give_back(&mut core.rooms);
         backend.lets_through()
     });
     if lets_through {

@@ -18,7 +18,7 @@ use crate::stats::counters::Tally;
 use crate::under_way::profile::rack_of;
 use crate::under_way::release::release;
 use crate::worker::ProxyCore;
-use evenkeel_protocol::{Limits, scan_value_head, text};
+use evenkeel_protocol::{LINE_LEN_MAX, Limits, scan_value_head, text};
 use evenkeel_types::Instant;
 use evenkeel_types::copy;
 
@@ -68,6 +68,7 @@ pub(crate) fn begin_stream(
         progress => *progress = Progress::Answered,
     }
     request.saw(len, Tally::GetHit);
+    core.rooms.lend(client.out(), len + LINE_LEN_MAX);
     put_value(client.out(), before_key, &input[..head]);
     let shown = head - before_key;
     backend.streaming = Some(Streaming::new(tag.client, slot, shown, data));

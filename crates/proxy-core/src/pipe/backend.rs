@@ -50,6 +50,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use evenkeel_hotkeys::burden::{RecentRequests, burden};
 use evenkeel_schemes::locality::topology::RackId;
+use evenkeel_types::rooms::Rooms;
 use evenkeel_types::{Instant, WorkerRef};
 use std::sync::Arc;
 
@@ -238,6 +239,12 @@ impl Backend {
     pub fn takes_requests(&self) -> bool {
         let waits_for_greeting = self.health.failures() > 0 && self.link != Link::Ready;
         !waits_for_greeting && !self.retired
+    }
+
+    /// Gives memory away that is not needed now.
+    #[inline]
+    pub fn give_back(&mut self, rooms: &mut Rooms) {
+        self.queue.give_back(rooms);
     }
 
     /// Where the next request is to be written; [`Backend::push`] must follow.

@@ -14,6 +14,7 @@ use crate::bytes::ByteQueue;
 use crate::pipe::in_flight::{Asker, InFlight, Progress, Question, Tag, words};
 use crate::places::Places;
 use crate::stats::counters::Tally;
+use evenkeel_types::rooms::Rooms;
 use evenkeel_types::{Instant, copy};
 use std::collections::VecDeque;
 
@@ -76,6 +77,12 @@ impl Queue {
             let at = (request.start - self.first) as usize;
             &bytes[at..at + request.len]
         })
+    }
+
+    /// Gives memory away that is not needed now.
+    #[inline]
+    pub fn give_back(&mut self, rooms: &mut Rooms) {
+        self.bytes.give_back(rooms);
     }
 
     /// Where the next request is to be written; [`Queue::push`] must follow.

@@ -9,6 +9,7 @@ use crate::client::{Slot, State};
 use crate::draft::{Draft, Intent, Tells};
 use crate::failure::Failure;
 use crate::ids::BackendId;
+use crate::limits::STREAM_MIN;
 use crate::pipe::in_flight::{Progress, Question, Tag};
 use crate::pool::sent::Sent;
 use crate::pool::{Pool, Servers};
@@ -143,11 +144,18 @@ pub(crate) fn ask_new(
     let len_max = LINE_LEN_MAX + draft.behind_flags;
     let home = target.as_ref().ok().copied();
     match target.and_then(|to| core.admit(to, len_max)) {
-        Ok(to) => put(core, now, to, tag, Progress::Nothing, |out| {
-            let before = out.len();
-            write(out, flags.text());
-            flags.place(out.len() - before, draft.behind_flags)
-        }),
+        Ok(to) => {
+            if draft.behind_flags >= STREAM_MIN
+                && let Some(backend) = core.backends.get_mut(to)
+            {
+                core.rooms.lend(backend.tail(), len_max);
+            }
+            put(core, now, to, tag, Progress::Nothing, |out| {
+                let before = out.len();
+                write(out, flags.text());
+                flags.place(out.len() - before, draft.behind_flags)
+            });
+        }
         Err(failure) => {
             if let (Intent::Write, Failure::Unavailable(..), Some(home)) =
                 (draft.intent, &failure, home)

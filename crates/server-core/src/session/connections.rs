@@ -1,6 +1,7 @@
 //! The connections of a worker, by slots that are used again; who has something to write by other means than its own input.
 
 use crate::session::{ConnectionId, OUT_PAUSE, Session};
+use evenkeel_types::rooms::Rooms;
 use std::collections::VecDeque;
 
 /// An emptied output larger than this, in bytes, is not kept for the next connection. Twice what a
@@ -32,6 +33,8 @@ pub(crate) struct Connections {
     touched: VecDeque<ConnectionId>,
     /// An emptied output, for the next connection that has something to say: idle ones hold none.
     spare: Vec<u8>,
+    /// Emptied input of large commands, for the next ones.
+    pub(crate) rooms: Rooms,
     /// What the driver holds of input that was not executed: connections and bytes.
     pub(crate) input_held: (u64, u64),
     /// Whether there is no memory for the large answers of anyone who is served next.

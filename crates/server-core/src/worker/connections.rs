@@ -78,6 +78,21 @@ impl WorkerCore {
         progress
     }
 
+    /// Emptied memory for a command of this many bytes, if there is some.
+    pub fn take_room(&mut self, bytes: usize) -> Option<Vec<u8>> {
+        self.connections.rooms.take(bytes)
+    }
+
+    /// Keeps what the input of a connection does not need any more for the next large commands, or drops it.
+    pub fn keep_room(&mut self, emptied: Vec<u8>) {
+        self.connections.rooms.keep(emptied);
+    }
+
+    /// Keeps none of that any more: memory is short.
+    pub fn drop_rooms(&mut self) {
+        self.connections.rooms.clear();
+    }
+
     /// The driver wrote the first `count` bytes of a connection's output.
     pub fn wrote(&mut self, id: ConnectionId, count: usize) {
         self.engine.counters.bytes_written += count as u64;

@@ -148,6 +148,9 @@ impl Worker {
             input: budget.input.level(),
             answers: budget.answers.level(),
         };
+        if self.levels != Held::default() {
+            self.parts.core.drop_rooms();
+        }
         let scarce = is_scarce(self.levels.answers, false);
         self.parts.core.set_scarce(scarce);
     }
@@ -218,6 +221,9 @@ impl Worker {
 
     /// Gives a connection the room that it asks for. False when there is none.
     fn grant(&mut self, now: Now, id: ConnectionId) -> bool {
+        if self.grant_emptied(now, id) {
+            return true;
+        }
         let Some(client) = self.client(id) else {
             return true;
         };
@@ -231,6 +237,28 @@ impl Worker {
         }
         if let Some(client) = self.client(id) {
             client.connection.grant(now);
+        }
+        self.count(id);
+        true
+    }
+
+    /// Gives a connection room for all of a large command in memory that another one has emptied: the kernel need not clear it,
+    /// and nothing is moved while more comes. False when there is none.
+    fn grant_emptied(&mut self, now: Now, id: ConnectionId) -> bool {
+        let Some(client) = self.client(id).filter(|it| !it.connection.asks_little()) else {
+            return false;
+        };
+        let (bytes, counted) = (client.connection.command_bytes(), client.counted.input);
+        let Some(room) = self.parts.core.take_room(bytes) else {
+            return false;
+        };
+        let more = room.capacity().saturating_sub(counted);
+        if !self.parts.share.has_input_room(more, false) {
+            self.parts.core.keep_room(room);
+            return false;
+        }
+        if let Some(client) = self.client(id) {
+            client.connection.grant_in(now, room);
         }
         self.count(id);
         true
