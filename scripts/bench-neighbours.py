@@ -38,7 +38,7 @@ def free_port():
 def start(core, command):
     """A program that listens, and its port."""
     port = free_port()
-    as_root = ["-u", "root"] if os.geteuid() == 0 and command[-1] != "proxy" and "-s" not in command else []
+    as_root = ["-u", "root"] if os.geteuid() == 0 and "proxy" not in command else []
     command = ["taskset", "-c", str(core), *map(str, command), *LISTEN, "-p", str(port), *as_root]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for _ in range(100):

@@ -6,7 +6,7 @@
 //! Nothing that it says is believed which contradicts itself: a name or an address that stands there twice, another name than was asked.
 
 use crate::run::run;
-use crate::{Actuator, Failed, check_name};
+use crate::{Actuator, Failed, check_name, is_address};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,13 +50,7 @@ impl CommandActuator {
 
     fn check(&self, server: &Server) -> Result<(), Failed> {
         check_name(&server.name).map_err(|bad| self.nonsense(bad.to_string()))?;
-        let parts = server.address.rsplit_once(':');
-        let is_address = parts.is_some_and(|(host, port)| {
-            let is_sign = |sign: char| sign.is_ascii_graphic();
-            let has_port = port.parse::<u16>().is_ok_and(|port| port > 0);
-            !host.is_empty() && host.chars().all(is_sign) && has_port
-        });
-        match is_address {
+        match is_address(&server.address) {
             true => Ok(()),
             false => Err(self.nonsense(format!("{:?} is no address", server.address))),
         }

@@ -183,6 +183,10 @@ mod tests {
                 "[kubernetes]\nstateful_set = 'cache'\nnamespace = 'caches'\naddress = 'cache:11211'",
                 "all pods would have the address cache:11211",
             ),
+            (
+                "[kubernetes]\nstateful_set = 'cache'\nnamespace = 'caches'\naddress = '{pod}.cache'",
+                "\"cache-0.cache\" is no address",
+            ),
             ("[process]", "missing field `folder`"),
             (
                 "[command]\nprogram = 'p'\nshell = true",

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 pub use command::{COMMAND_WITHIN, CommandActuator};
 pub use file::{FileError, open};
-pub use kubernetes::{ANNOTATION, ApiServer, IN_CLUSTER, KUBERNETES_WITHIN, KubernetesActuator};
+pub use kubernetes::{ApiServer, KUBERNETES_WITHIN, KubernetesActuator};
 pub use process::{NAME, ProcessActuator, START_WITHIN, STOP_WITHIN};
 pub use run::OUTPUT_LEN_MAX;
 
@@ -150,6 +150,16 @@ fn check_name(name: &str) -> Result<(), Failed> {
         true => Ok(()),
         false => Err(Failed::BadName { name: name.into() }),
     }
+}
+
+/// Whether this is `HOST:PORT`.
+fn is_address(address: &str) -> bool {
+    let parts = address.rsplit_once(':');
+    parts.is_some_and(|(host, port)| {
+        let is_sign = |sign: char| sign.is_ascii_graphic();
+        let has_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+        !host.is_empty() && host.chars().all(is_sign) && has_port
+    })
 }
 
 #[cfg(test)]

@@ -143,7 +143,7 @@ impl Connection {
         if !self.input.is_empty() {
             let progress = core.handle_input(now, self.id, self.input.as_slice());
             self.moved |= progress.consumed > 0;
-            core.keep_room(self.input.consume(progress.consumed));
+            core.rooms().keep(self.input.consume(progress.consumed));
             self.more = progress.more;
             self.left_over(core, now, progress.consumed > 0);
         }
@@ -165,7 +165,7 @@ impl Connection {
         } else {
             self.input.push(bytes);
             let progress = core.handle_input(now, self.id, self.input.as_slice());
-            core.keep_room(self.input.consume(progress.consumed));
+            core.rooms().keep(self.input.consume(progress.consumed));
             self.more = progress.more;
             self.left_over(core, now, progress.consumed > 0);
         }

@@ -17,13 +17,16 @@ use ureq::http::StatusCode;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 /// Where a pod finds the API server.
-pub const IN_CLUSTER: &str = "https://kubernetes.default.svc";
+const IN_CLUSTER: &str = "https://kubernetes.default.svc";
 
 /// Where a pod finds its token, the authority of the API server, and its namespace.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Longest answer that is read, in bytes. Kubernetes keeps no object that is longer.
 pub(super) const ANSWER_LEN_MAX: usize = 3 << 20;
+
+/// Largest ordinal: numbers of pods are 32 bits with a sign.
+const ORDINAL_MAX: u32 = i32::MAX as u32;
 
 /// Longest file of a token or of certificates, in bytes.
 const FILE_LEN_MAX: u64 = 1 << 20;
@@ -115,9 +118,14 @@ impl StatefulSet {
         self.spec.replicas
     }
 
-    /// The ordinal of the next pod that it would have.
+    /// The ordinal of the next pod that it would have; at most [`ORDINAL_MAX`].
     pub(super) fn end(&self) -> u32 {
         self.spec.ordinals.start.saturating_add(self.spec.replicas)
+    }
+
+    /// Whether it has a pod of this ordinal, or will.
+    pub(super) fn has(&self, ordinal: u32) -> bool {
+        (self.spec.ordinals.start..self.end()).contains(&ordinal)
     }
 
     pub(super) fn service(&self) -> Option<&str> {
@@ -209,7 +217,11 @@ impl Api {
 
     pub(super) fn stateful_set(&self) -> Result<StatefulSet, Failed> {
         let (status, said) = self.ask("GET", &self.stateful_set_path(), None)?;
-        self.read(status, &said)
+        let set: StatefulSet = self.read(status, &said)?;
+        match set.end() <= ORDINAL_MAX {
+            true => Ok(set),
+            false => Err(self.nonsense(format!("ordinals up to {}", set.end()))),
+        }
     }
 
     /// Changes the number of replicas and the annotation together, if the StatefulSet is still what was read.

@@ -9,17 +9,17 @@
 
 mod api;
 #[cfg(test)]
-mod stub;
+mod fake;
 #[cfg(test)]
 mod tests;
 
 use crate::kubernetes::api::{Api, Patched, StatefulSet};
-use crate::{Actuator, Failed, check_name};
+use crate::{Actuator, Failed, check_name, is_address};
 use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-pub use api::{ApiServer, IN_CLUSTER};
+pub use api::ApiServer;
 
 /// Time for one call: a pod is scheduled and started in it, or ends. The API server has a sixth of it for each answer.
 pub const KUBERNETES_WITHIN: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ const ORDINAL: &str = "{ordinal}";
 const PORT: u16 = 11211;
 
 /// The annotation of a StatefulSet that says which ordinal each name has: a JSON object.
-pub const ANNOTATION: &str = "evenkeel/servers";
+const ANNOTATION: &str = "evenkeel/servers";
 
 /// Adds pods to a StatefulSet and removes them.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl KubernetesActuator {
     /// Adds pods to the StatefulSet `name`, at `address`, which is `{pod}.SERVICE.NAMESPACE.svc:11211` where it is not given.
     ///
     /// # Errors
-    /// No StatefulSet or namespace can have such a name, the URL is none, or all pods would have the same address.
+    /// No StatefulSet or namespace can have such a name, the URL is none, the address is none, or all pods would have it.
     pub fn new(server: ApiServer, name: &str, address: Option<String>) -> Result<Self, Failed> {
         check_name(name)?;
         check_name(&server.namespace)?;
@@ -64,23 +64,36 @@ impl KubernetesActuator {
                 "all pods would have the address {address}: give it {POD} or {ORDINAL}"
             )));
         }
-        Ok(KubernetesActuator {
+        let actuator = KubernetesActuator {
             api,
             address,
             within: KUBERNETES_WITHIN,
             look_interval: LOOK_INTERVAL,
-        })
+        };
+        if let Some(template) = &actuator.address {
+            actuator.fill(template, 0)?;
+        }
+        Ok(actuator)
+    }
+
+    /// The address of a pod by what is given for all.
+    fn fill(&self, template: &str, ordinal: u32) -> Result<String, Failed> {
+        let pod = self.api.pod(ordinal);
+        let address = template
+            .replace(POD, &pod)
+            .replace(ORDINAL, &ordinal.to_string());
+        match is_address(&address) {
+            true => Ok(address),
+            false => Err(self.api.nonsense(format!("{address:?} is no address"))),
+        }
     }
 
     fn address_of(&self, set: &StatefulSet, ordinal: u32) -> Result<String, Failed> {
-        let pod = self.api.pod(ordinal);
         match (&self.address, set.service()) {
-            (Some(address), _) => Ok(address
-                .replace(POD, &pod)
-                .replace(ORDINAL, &ordinal.to_string())),
+            (Some(template), _) => self.fill(template, ordinal),
             (None, Some(service)) => {
                 let namespace = self.api.namespace();
-                Ok(format!("{pod}.{service}.{namespace}.svc:{PORT}"))
+                self.fill(&format!("{POD}.{service}.{namespace}.svc:{PORT}"), ordinal)
             }
             (None, None) => Err(self.api.nonsense(
                 "the StatefulSet has no serviceName, by which pods have addresses".into(),
@@ -99,6 +112,9 @@ impl KubernetesActuator {
         };
         let ordinals: BTreeMap<String, u32> =
             serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        for name in ordinals.keys() {
+            check_name(name).map_err(|bad| wrong(bad.to_string()))?;
+        }
         let mut taken: Vec<u32> = ordinals.values().copied().collect();
         taken.sort_unstable();
         if let Some(pair) = taken.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -125,7 +141,7 @@ impl KubernetesActuator {
             let set = self.api.stateful_set()?;
             let mut ordinals = self.ordinals(&set)?;
             if let Some(ordinal) = ordinals.get(name).copied() {
-                return match ordinal < set.end() {
+                return match set.has(ordinal) {
                     true => Ok((set, ordinal)),
                     false => Err(self.api.nonsense(format!(
                         "{name} is pod {}, which goes or was taken away",
@@ -136,7 +152,7 @@ impl KubernetesActuator {
             let ordinal = set.end();
             // A pod of this name that goes has what it has kept: the new one is to be empty.
             if self.api.look_at_pod(ordinal)?.is_none() {
-                ordinals.retain(|_, it| *it < ordinal);
+                ordinals.retain(|_, it| set.has(*it));
                 ordinals.insert(name.to_owned(), ordinal);
                 match self.api.patch(&set, set.replicas() + 1, &ordinals)? {
                     Patched::Done(set) => return Ok((set, ordinal)),
@@ -155,7 +171,7 @@ impl KubernetesActuator {
             let Some(ordinal) = ordinals.get(name).copied() else {
                 return Ok(None);
             };
-            if ordinal >= set.end() {
+            if !set.has(ordinal) {
                 return Ok(Some(ordinal));
             }
             if ordinal + 1 < set.end() {
@@ -217,7 +233,7 @@ impl Actuator for KubernetesActuator {
         let set = self.api.stateful_set()?;
         let ordinals = self.ordinals(&set)?.into_iter();
         ordinals
-            .filter(|(_, ordinal)| *ordinal < set.end())
+            .filter(|(_, ordinal)| set.has(*ordinal))
             .map(|(name, ordinal)| Ok((name, self.address_of(&set, ordinal)?)))
             .collect()
     }

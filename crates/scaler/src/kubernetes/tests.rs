@@ -1,6 +1,6 @@
 //! Against an API server of our own that fails, hangs and lies. No real cluster was at hand.
 
-use super::stub::{Manner, Pod, Stub, World};
+use super::fake::{Fake, Manner, Pod, World};
 use super::*;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::ServerConfig;
@@ -30,16 +30,16 @@ fn actuator_at(url: String, folder: &Path) -> KubernetesActuator {
     actuator
 }
 
-fn actuator(world: World) -> (Stub, KubernetesActuator) {
-    let stub = Stub::start(world, None);
-    let url = format!("http://{}", stub.address);
+fn actuator(world: World) -> (Fake, KubernetesActuator) {
+    let fake = Fake::start(world, None);
+    let url = format!("http://{}", fake.address);
     let actuator = actuator_at(url, Path::new("/nowhere"));
-    (stub, actuator)
+    (fake, actuator)
 }
 
 /// What there is: replicas, and ordinals by name.
-fn there_is(stub: &Stub) -> (u32, String) {
-    let world = stub.world();
+fn there_is(fake: &Fake) -> (u32, String) {
+    let world = fake.world();
     (world.replicas, world.annotation.clone().unwrap_or_default())
 }
 
@@ -49,14 +49,14 @@ fn address(ordinal: u32) -> String {
 
 #[test]
 fn pods_are_added_behind_the_last_and_the_last_is_removed() {
-    let (stub, mut actuator) = actuator(world());
+    let (fake, mut actuator) = actuator(world());
     assert_eq!(actuator.list().unwrap(), BTreeMap::new());
     for _ in 0..2 {
         assert_eq!(actuator.add("main-7").unwrap(), address(2));
     }
     assert_eq!(actuator.add("main-8").unwrap(), address(3));
     assert_eq!(
-        there_is(&stub),
+        there_is(&fake),
         (4, r#"{"main-7":2,"main-8":3}"#.to_owned())
     );
     let listed = [("main-7", address(2)), ("main-8", address(3))];
@@ -70,21 +70,21 @@ fn pods_are_added_behind_the_last_and_the_last_is_removed() {
     for name in ["main-8", "main-7", "main-8", "main-1"] {
         actuator.remove(name).unwrap();
     }
-    assert_eq!(there_is(&stub), (2, "{}".to_owned()));
-    assert_eq!(stub.world().pods.len(), 2);
+    assert_eq!(there_is(&fake), (2, "{}".to_owned()));
+    assert_eq!(fake.world().pods.len(), 2);
     // What is added behind that is a new one.
     assert_eq!(actuator.add("main-9").unwrap(), address(2));
-    assert!(matches!(stub.world().pods[&2], Pod::Comes(_)));
+    assert!(matches!(fake.world().pods[&2], Pod::Comes(_)));
 }
 
 #[test]
 fn an_order_that_comes_late_meets_no_pod_of_another_name() {
-    let (stub, mut actuator) = actuator(world());
+    let (fake, mut actuator) = actuator(world());
     actuator.add("main-7").unwrap();
     actuator.remove("main-7").unwrap();
     actuator.add("main-8").unwrap();
     actuator.remove("main-7").unwrap();
-    assert_eq!(there_is(&stub), (3, r#"{"main-8":2}"#.to_owned()));
+    assert_eq!(there_is(&fake), (3, r#"{"main-8":2}"#.to_owned()));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_pod_that_still_goes_is_not_taken_for_a_new_one() {
     let mut world = world();
     world.pods.insert(2, Pod::Goes(0));
     world.annotation = Some(r#"{"main-7":2}"#.to_owned());
-    let (stub, mut actuator) = actuator(world);
+    let (fake, mut actuator) = actuator(world);
     assert_eq!(actuator.list().unwrap(), BTreeMap::new());
     let said = actuator.add("main-7").unwrap_err().to_string();
     assert!(
@@ -100,7 +100,7 @@ fn a_pod_that_still_goes_is_not_taken_for_a_new_one() {
         "{said}"
     );
     assert_eq!(actuator.add("main-8").unwrap(), address(2));
-    let world = stub.world();
+    let world = fake.world();
     let patched = world
         .asked
         .iter()
@@ -124,7 +124,7 @@ fn ordinals_may_begin_elsewhere_and_addresses_be_given() {
     let mut world = world();
     (world.start, world.service) = (5, "");
     world.pods.clear();
-    let (stub, mut actuator) = actuator(world);
+    let (fake, mut actuator) = actuator(world);
     let said = actuator.add("main-1").unwrap_err().to_string();
     assert!(
         said.contains("the StatefulSet has no serviceName"),
@@ -137,67 +137,79 @@ fn ordinals_may_begin_elsewhere_and_addresses_be_given() {
         actuator.address = Some(given.to_owned());
         assert_eq!(actuator.add("main-1").unwrap(), address);
     }
-    assert_eq!(there_is(&stub), (3, r#"{"main-1":7}"#.to_owned()));
+    assert_eq!(there_is(&fake), (3, r#"{"main-1":7}"#.to_owned()));
+}
+
+#[test]
+fn a_pod_below_the_first_ordinal_is_gone() {
+    let mut world = world();
+    (world.start, world.replicas) = (5, 0);
+    world.pods.clear();
+    world.annotation = Some(r#"{"main-1":4}"#.to_owned());
+    let (fake, mut actuator) = actuator(world);
+    assert_eq!(actuator.list().unwrap(), BTreeMap::new());
+    actuator.remove("main-1").unwrap();
+    assert_eq!(there_is(&fake), (0, "{}".to_owned()));
 }
 
 #[test]
 fn who_was_slower_than_others_decides_anew() {
     let mut world = world();
     world.others_are_faster = 2;
-    let (stub, mut actuator) = actuator(world);
+    let (fake, mut actuator) = actuator(world);
     assert_eq!(actuator.add("main-1").unwrap(), address(2));
-    stub.world().others_are_faster = 1;
+    fake.world().others_are_faster = 1;
     actuator.remove("main-1").unwrap();
-    assert_eq!(there_is(&stub), (2, "{}".to_owned()));
+    assert_eq!(there_is(&fake), (2, "{}".to_owned()));
     // It never comes to an end where somebody always is.
-    stub.world().others_are_faster = u32::MAX;
+    fake.world().others_are_faster = u32::MAX;
     actuator.within = Duration::from_millis(20);
     let failed = actuator.add("main-2").unwrap_err();
     assert!(matches!(failed, Failed::TooSlow { .. }), "{failed}");
-    assert_eq!(there_is(&stub).0, 2);
+    assert_eq!(there_is(&fake).0, 2);
 }
 
 #[test]
 fn what_was_done_without_an_answer_is_not_done_twice() {
-    let (stub, mut actuator) = actuator(world());
-    stub.world().manners = vec![("PATCH", Manner::Breaks)];
+    let (fake, mut actuator) = actuator(world());
+    fake.world().manners = vec![("PATCH", Manner::Breaks)];
     let failed = actuator.add("main-1").unwrap_err();
     assert!(matches!(failed, Failed::Unheard { .. }), "{failed}");
     assert_eq!(actuator.add("main-1").unwrap(), address(2));
-    assert_eq!(there_is(&stub).0, 3);
-    stub.world().manners = vec![("PATCH", Manner::Breaks)];
+    assert_eq!(there_is(&fake).0, 3);
+    fake.world().manners = vec![("PATCH", Manner::Breaks)];
     assert!(actuator.remove("main-1").is_err());
     actuator.remove("main-1").unwrap();
-    assert_eq!(there_is(&stub), (2, "{}".to_owned()));
+    assert_eq!(there_is(&fake), (2, "{}".to_owned()));
 }
 
 #[test]
 fn a_pod_that_finds_no_place_can_be_removed() {
-    let (stub, mut actuator) = actuator(world());
-    stub.world().is_full = true;
+    let (fake, mut actuator) = actuator(world());
+    fake.world().is_full = true;
     actuator.within = Duration::from_millis(50);
     let said = actuator.add("main-1").unwrap_err().to_string();
     assert!(said.ends_with(" took longer than 50ms"), "{said}");
     assert_eq!(actuator.list().unwrap().len(), 1);
     actuator.within = KUBERNETES_WITHIN;
     actuator.remove("main-1").unwrap();
-    assert_eq!((there_is(&stub).0, stub.world().pods.len()), (2, 2));
+    assert_eq!((there_is(&fake).0, fake.world().pods.len()), (2, 2));
 }
 
 #[test]
 fn what_an_operator_scales_by_hand_is_the_operators() {
-    let (stub, mut actuator) = actuator(world());
+    let (fake, mut actuator) = actuator(world());
     actuator.add("main-1").unwrap();
-    stub.world().replicas = 4;
+    fake.world().replicas = 4;
     assert!(matches!(
         actuator.remove("main-1"),
         Err(Failed::NotLast { .. })
     ));
     assert_eq!(actuator.list().unwrap().len(), 1);
-    stub.world().replicas = 1;
+    fake.world().replicas = 1;
     assert_eq!(actuator.list().unwrap(), BTreeMap::new());
     actuator.remove("main-1").unwrap();
-    assert_eq!(there_is(&stub), (1, "{}".to_owned()));
+    assert_eq!(there_is(&fake), (1, "{}".to_owned()));
 }
 
 #[test]
@@ -232,6 +244,15 @@ fn an_api_server_that_fails_hangs_or_lies_is_told_of() {
             Manner::Says(200, set(r#"{"a-1":-1}"#)),
             "of the StatefulSet: invalid value",
         ),
+        (Manner::Says(200, set(r#"{"../a":1}"#)), "cannot be named"),
+        (
+            Manner::Says(
+                200,
+                r#"{"metadata": {"resourceVersion": "1"}, "spec": {"replicas": 4294967295}}"#
+                    .into(),
+            ),
+            "makes no sense: ordinals up to 4294967295",
+        ),
         (
             Manner::Says(200, "x".repeat(api::ANSWER_LEN_MAX + 1)),
             "its answer is longer than 3145728 bytes",
@@ -239,7 +260,7 @@ fn an_api_server_that_fails_hangs_or_lies_is_told_of() {
         (Manner::Breaks, "cannot ask http://127.0.0.1:"),
         (Manner::Hangs, "timeout"),
     ] {
-        let (stub, mut actuator) = actuator(world());
+        let (fake, mut actuator) = actuator(world());
         let shown = format!("{manner:?}");
         let shown = &shown[..shown.len().min(80)];
         if let Manner::Hangs = manner {
@@ -252,11 +273,11 @@ fn an_api_server_that_fails_hangs_or_lies_is_told_of() {
             |it| it.list().map(drop),
         ];
         for call in calls {
-            stub.world().manners.push(("GET", manner.clone()));
+            fake.world().manners.push(("GET", manner.clone()));
             let said = call(&mut actuator).unwrap_err().to_string();
             assert!(said.contains(what), "{shown}: {said}");
         }
-        assert_eq!(stub.world().replicas, 2, "{shown}");
+        assert_eq!(fake.world().replicas, 2, "{shown}");
     }
 }
 
@@ -291,20 +312,20 @@ fn authority() -> (TempDir, Arc<ServerConfig>) {
 #[test]
 fn a_token_is_shown_to_an_api_server_that_is_known_and_read_anew_each_time() {
     let (folder, config) = authority();
-    let stub = Stub::start(world(), Some(config));
-    let mut actuator = actuator_at(format!("https://{}", stub.address), folder.path());
+    let fake = Fake::start(world(), Some(config));
+    let mut actuator = actuator_at(format!("https://{}", fake.address), folder.path());
     actuator.list().unwrap();
     fs::write(folder.path().join("token"), "another-token").unwrap();
     actuator.list().unwrap();
     assert_eq!(
-        stub.world().authorization,
+        fake.world().authorization,
         ["bearer the-token", "bearer another-token"]
     );
     let (stranger, _) = authority();
-    let mut actuator = actuator_at(format!("https://{}", stub.address), stranger.path());
+    let mut actuator = actuator_at(format!("https://{}", fake.address), stranger.path());
     let said = actuator.list().unwrap_err().to_string();
     assert!(said.contains("certificate"), "{said}");
-    assert_eq!(stub.world().authorization.len(), 2);
+    assert_eq!(fake.world().authorization.len(), 2);
     fs::write(stranger.path().join("ca.pem"), "no certificate").unwrap();
     let said = actuator.list().unwrap_err().to_string();
     assert!(

@@ -10,6 +10,7 @@ use crate::worker::text::work_through;
 use crate::worker::watch::{forget_watcher, send_lines};
 use evenkeel_protocol::auth::Dialect;
 use evenkeel_types::Now;
+use evenkeel_types::rooms::Rooms;
 
 impl WorkerCore {
     /// A connection was made.
@@ -78,19 +79,9 @@ impl WorkerCore {
         progress
     }
 
-    /// Emptied memory for a command of this many bytes, if there is some.
-    pub fn take_room(&mut self, bytes: usize) -> Option<Vec<u8>> {
-        self.connections.rooms.take(bytes)
-    }
-
-    /// Keeps what the input of a connection does not need any more for the next large commands, or drops it.
-    pub fn keep_room(&mut self, emptied: Vec<u8>) {
-        self.connections.rooms.keep(emptied);
-    }
-
-    /// Keeps none of that any more: memory is short.
-    pub fn drop_rooms(&mut self) {
-        self.connections.rooms.clear();
+    /// Emptied memory of large commands, for the next ones.
+    pub fn rooms(&mut self) -> &mut Rooms {
+        &mut self.connections.rooms
     }
 
     /// The driver wrote the first `count` bytes of a connection's output.

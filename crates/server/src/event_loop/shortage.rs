@@ -149,7 +149,7 @@ impl Worker {
             answers: budget.answers.level(),
         };
         if self.levels != Held::default() {
-            self.parts.core.drop_rooms();
+            self.parts.core.rooms().clear();
         }
         let scarce = is_scarce(self.levels.answers, false);
         self.parts.core.set_scarce(scarce);
@@ -249,12 +249,12 @@ impl Worker {
             return false;
         };
         let (bytes, counted) = (client.connection.command_bytes(), client.counted.input);
-        let Some(room) = self.parts.core.take_room(bytes) else {
+        let Some(room) = self.parts.core.rooms().take(bytes) else {
             return false;
         };
         let more = room.capacity().saturating_sub(counted);
         if !self.parts.share.has_input_room(more, false) {
-            self.parts.core.keep_room(room);
+            self.parts.core.rooms().keep(room);
             return false;
         }
         if let Some(client) = self.client(id) {

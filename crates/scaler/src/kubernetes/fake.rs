@@ -52,33 +52,33 @@ pub(super) struct World {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Stub {
+pub(super) struct Fake {
     pub(super) address: SocketAddr,
     world: Arc<Mutex<World>>,
 }
 
-impl Stub {
+impl Fake {
     /// `tls` when it speaks that.
-    pub(super) fn start(world: World, tls: Option<Arc<ServerConfig>>) -> Stub {
+    pub(super) fn start(world: World, tls: Option<Arc<ServerConfig>>) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("it is bound");
         let world = Arc::new(Mutex::new(world));
-        let stub = Stub { address, world };
-        let shared = stub.clone();
+        let fake = Fake { address, world };
+        let shared = fake.clone();
         // It ends with the process of the tests.
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (stub, tls) = (shared.clone(), tls.clone());
+                let (fake, tls) = (shared.clone(), tls.clone());
                 thread::spawn(move || match tls {
-                    None => stub.serve(stream),
+                    None => fake.serve(stream),
                     Some(tls) => {
                         let connection = ServerConnection::new(tls).expect("a connection");
-                        stub.serve(StreamOwned::new(connection, stream));
+                        fake.serve(StreamOwned::new(connection, stream));
                     }
                 });
             }
         });
-        stub
+        fake
     }
 
     pub(super) fn world(&self) -> MutexGuard<'_, World> {
