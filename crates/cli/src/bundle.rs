@@ -160,6 +160,7 @@ mod tests {
             boot: BootId(1),
             acknowledged,
             silent_ms: 12_340,
+            end_would_show: true,
         };
         let said = |proxy: &str, copies, fits| BundleWishView {
             proxy: proxy.into(),

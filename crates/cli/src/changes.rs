@@ -256,6 +256,7 @@ mod tests {
             boot: BootId(1),
             acknowledged,
             silent_ms: 12_340,
+            end_would_show: true,
         };
         ChangeView {
             pool: "main".into(),

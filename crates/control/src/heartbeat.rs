@@ -88,6 +88,10 @@ pub struct Heartbeat {
     /// A proxy: fingerprint of the file that it works by, and nothing of what stands in it. Absent without a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_hash: Option<String>,
+    /// A proxy that follows pools: the port that its process keeps until it ends, where it says its boot to whoever connects
+    /// ([`control_line`](crate::control_line)). 0 for none.
+    #[serde(default)]
+    pub control_port: u16,
     /// A proxy: how far it is in the changes of the pools that it follows here. At most [`FOLLOWED_POOLS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<FollowedPool>,

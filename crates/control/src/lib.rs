@@ -16,6 +16,7 @@
 
 pub mod access;
 pub mod bundles;
+mod control_port;
 pub mod exposition;
 mod heartbeat;
 pub mod hot_keys;
@@ -28,6 +29,7 @@ mod served;
 pub mod times;
 
 // What an answer tells of the cluster's load.
+pub use control_port::{CONTROL_LINE_LEN_MAX, boot_of, control_line};
 pub use evenkeel_balance::share::{ClusterLoad, Utilization};
 pub use heartbeat::{
     FollowedPool, Heartbeat, HeartbeatAnswer, LoadReport, MapOffer, MemberKind, MigrationReport,

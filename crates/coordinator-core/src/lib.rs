@@ -72,11 +72,12 @@ pub use self::core::{CoordinatorCore, Counters};
 pub use changes::{
     BadMoves, BeginRequest, BundleSwitchRequest, BundleView, BundleWishView, BundlesView,
     ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews, ChangeRefusal, ChangeView,
-    ChangesView, CopiedServer, CopyWork, FollowerView, ForgottenPoolView, GrainsMove, LedBundle,
-    LedRing, OverloadedServerView, PlanServerView, PlanView, RemoveProxyRefusal, RemovedProxyView,
-    RingCopy, RingLoadView, RingMode, RingMoveRequest, RingMoveView, RingOutcome,
-    RingServerRequest, RingServerView, RingSettings, RingSettingsRequest, RingSlotView,
-    RingUnreachedView, RingView, RingsView, SavedChange, SavedChanges, SavedFollower, ServerOrder,
+    ChangesView, ControlAnswer, ControlAsk, CopiedServer, CopyWork, FollowerView,
+    ForgottenPoolView, GrainsMove, LedBundle, LedRing, OverloadedServerView, PlanServerView,
+    PlanView, RemoveProxyRefusal, RemovedProxyView, RingCopy, RingLoadView, RingMode,
+    RingMoveRequest, RingMoveView, RingOutcome, RingServerRequest, RingServerView, RingSettings,
+    RingSettingsRequest, RingSlotView, RingUnreachedView, RingView, RingsView, SavedChange,
+    SavedChanges, SavedFollower, ServerOrder,
 };
 pub use cluster_hot_keys::{
     Balance, ClusterEventView, ClusterHotKeyEvents, ClusterHotKeysView, ClusterHottestView,

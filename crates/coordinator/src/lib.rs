@@ -23,6 +23,7 @@ mod audience;
 mod bundles;
 mod cachelets;
 mod changes;
+mod control_ports;
 #[cfg(test)]
 mod documented;
 mod elector;

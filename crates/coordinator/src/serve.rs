@@ -22,6 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::args::{Args, DEFAULT_LISTEN};
+use crate::control_ports;
 use crate::guard::{Caller, Guard, Secured};
 use crate::http;
 use crate::ring_copier;
@@ -320,7 +321,8 @@ async fn serve_until(
             tick(&shared),
             reach_unheard(&shared),
             scaler::run(&shared, actuator),
-            ring_copier::run(&shared)
+            ring_copier::run(&shared),
+            control_ports::run(&shared)
         )
     };
     tokio::pin!(ticking);

@@ -100,6 +100,8 @@ pub struct Report {
     pub ending: bool,
     /// A proxy: fingerprint of the file that it works by.
     pub config_hash: Option<String>,
+    /// A proxy that follows pools: see [`Heartbeat::control_port`]. 0 for none.
+    pub control_port: u16,
     /// A proxy: the pools whose changes it follows here.
     pub pools: Vec<FollowedPool>,
 }
@@ -283,6 +285,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
             leased,
             ending,
             config_hash,
+            control_port,
             pools,
         } = (self.report)();
         self.heartbeat.hot_keys = hot_keys;
@@ -292,6 +295,7 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         self.heartbeat.leased = leased;
         self.heartbeat.ending = ending;
         self.heartbeat.config_hash = config_hash;
+        self.heartbeat.control_port = control_port;
         self.heartbeat.pools = pools;
         self.heartbeat.epoch = epoch;
         self.heartbeat.load = load;
@@ -493,6 +497,7 @@ fn first_heartbeat(config: &MemberConfig) -> Heartbeat {
         leased: false,
         ending: false,
         config_hash: None,
+        control_port: 0,
         pools: Vec::new(),
         leaves: false,
     }

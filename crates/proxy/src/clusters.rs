@@ -4,6 +4,7 @@
 //! coordinator leads.
 
 use crate::control::{Control, WorkerHandle};
+use crate::control_port::ControlPort;
 use crate::load::Load;
 use evenkeel_control::bundles::{BundlePlan, BundleStep, BundleWish, FollowedBundle};
 use evenkeel_control::rings::{FollowedRing, GrainCounted, RingCounts, RingWish};
@@ -81,6 +82,8 @@ struct Members {
     sources: u32,
     /// Fingerprint of the file that the proxy works by; empty without one. All memberships tell it.
     config: Arc<Mutex<String>>,
+    /// Open as soon as a pool is followed.
+    control_port: ControlPort,
 }
 
 #[derive(Debug)]
@@ -360,9 +363,15 @@ impl Clusters {
         workers: &Arc<[WorkerHandle]>,
     ) -> Result<(), UsageError> {
         let mut members = self.lock();
-        let config = Arc::clone(&members.config);
+        let (config, control_port) = (Arc::clone(&members.config), members.control_port.clone());
+        let mut known = members.known.iter();
+        if known.any(|member| !member.followed.lock().is_empty()) {
+            let opened = control_port.open(identity.address.ip(), identity.boot);
+            opened.map_err(|error| UsageError(format!("cannot open a control port: {error}")))?;
+        }
         for member in members.known.iter_mut().filter(|m| m.handle.is_none()) {
-            let handle = join(member, identity, clock, workers, &config)?;
+            let of_all = (&config, &control_port);
+            let handle = join(member, identity, clock, workers, of_all)?;
             member.handle = Some(handle);
         }
         Ok(())
@@ -416,7 +425,7 @@ fn join(
     identity: &Identity,
     clock: Clock,
     workers: &Arc<[WorkerHandle]>,
-    works_by: &Arc<Mutex<String>>,
+    (works_by, control_port): (&Arc<Mutex<String>>, &ControlPort),
 ) -> Result<MemberHandle, UsageError> {
     let (source, spec) = (member.source, &member.spec);
     let config = MemberConfig {
@@ -434,6 +443,7 @@ fn join(
     };
     let mut load = Load::new(clock, workers);
     let (reporting, works_by) = (Arc::clone(workers), Arc::clone(works_by));
+    let control_port = control_port.clone();
     let (followed, following) = (member.followed.clone(), member.followed.clone());
     let report = move || Report {
         epoch: reporting
@@ -449,6 +459,7 @@ fn join(
         leased: false,
         ending: false,
         pools: followed.report(source, &reporting),
+        control_port: control_port.number(),
         config_hash: {
             let digest = works_by.lock().unwrap_or_else(PoisonError::into_inner);
             Some(digest.clone()).filter(|digest| !digest.is_empty())

@@ -26,6 +26,7 @@ mod check;
 mod clusters;
 mod config;
 mod control;
+mod control_port;
 mod discovery;
 mod event_loop;
 mod explain;

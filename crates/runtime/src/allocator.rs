@@ -1,7 +1,7 @@
 //! What the process asks of its allocator, and of huge pages.
 
 use libmimalloc_sys::{mi_option_set, mi_option_t};
-use rustix::thread::transparent_huge_pages_are_disabled;
+use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
 use std::path::Path;
 
 /// `mi_option_purge_delay` of mimalloc 2 and 3: milliseconds (times ten in version 3) after which
@@ -18,14 +18,20 @@ const HUGE_PAGE_KIB: i64 = 2 << 10;
 /// Where Linux says whether it puts huge pages together: the word in brackets.
 const TRANSPARENT: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-/// Has mimalloc give memory back to the system as soon as it is freed, in its pages of 64 KiB and more.
+/// Has mimalloc give memory back to the system as soon as it is freed, in its pages of 64 KiB and more, and the kernel make no huge pages
+/// of what it asks for from now on.
 ///
 /// By itself it waits ten seconds for somebody to ask for the memory again, and for the next occasion
 /// after that. A server whose clients come and go with large values then holds the buffers of those
 /// that are gone beside the buffers of those that are there, and no budget of buffers bounds both. What
 /// is worth keeping is kept by its owner, in lists that are bounded.
+///
+/// A huge page is cleared whole and held whole for the first byte that is written to it. Where buffers come and go that is 2 MiB for a few
+/// kilobytes, again and again: turns of 75 ms, and half as much memory again ([decision](../../../docs/decisions/061-huge-pages-by-flag.md)).
 pub fn give_back_at_once() {
     set(PURGE_DELAY, 0);
+    // A kernel without them does not know of it either.
+    let _ = disable_transparent_huge_pages(true);
 }
 
 /// Has mimalloc give memory back to the system in whole huge pages alone, on the next occasion after some

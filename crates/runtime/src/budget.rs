@@ -259,8 +259,9 @@ pub fn who_goes<N: Copy>(
     } else {
         patience(waiting)
     };
-    let mut holders: Vec<(N, Holding)> = holders.collect();
-    holders.sort_by_key(|(_, holding)| {
+    let may_go = |(_, holding): &(N, Holding)| holding.bytes >= SMALL_HOLDER_MIN;
+    let mut holders: Vec<(N, Holding)> = holders.filter(may_go).collect();
+    holders.sort_by_cached_key(|(_, holding)| {
         let holds_little = holding.bytes < HOLDER_MIN;
         // With io_uring an answer is on its way when its connection is judged: nothing of it can have moved.
         let is_fresh = now.since(holding.since) < JUDGED_FROM;
@@ -276,8 +277,7 @@ pub fn who_goes<N: Copy>(
     let mut freed = 0;
     let mut go = Vec::new();
     for (name, holding) in &holders {
-        let is_in_excess = freed < excess && holding.bytes >= SMALL_HOLDER_MIN;
-        if holding.is_slow(now, patience) || is_in_excess {
+        if holding.is_slow(now, patience) || freed < excess {
             freed += holding.bytes;
             go.push(*name);
         }

@@ -11,8 +11,8 @@
 //!
 //! So what is found has taken this long for certain, and is told while it goes on, which a loop that looks at the clock itself
 //! could not do of one that hangs. A turn of 50 to 100 ms may be missed. Where the watchdog itself was not run, the process was
-//! stopped or the machine has too much to do: nothing is concluded from such a time. Turns of a thread that would run, as the kernel
-//! says, and is not run although the watchdog is, are counted apart.
+//! stopped or the machine has too much to do: nothing is concluded from such a time. Turns that took so long only because their thread
+//! was in line for a processor for a part of it, as the kernel says, are counted apart; one that goes on may be counted as both.
 
 use std::fs;
 use std::sync::Arc;
@@ -146,12 +146,12 @@ pub struct TurnCounts {
 }
 
 impl TurnCounts {
-    /// Those that took [`SLOW_TURN`] or longer for what they did or waited for.
+    /// Those that took [`SLOW_TURN`] or longer for what they did or waited for, without the time in line for a processor.
     pub fn slow(&self) -> u64 {
         self.slow.load(Ordering::Relaxed)
     }
 
-    /// Those that took this long because the machine gave their thread no processor for most of the time.
+    /// Those that took this long only with the time in which their thread was in line for a processor.
     pub fn starved(&self) -> u64 {
         self.starved.load(Ordering::Relaxed)
     }
@@ -186,9 +186,11 @@ pub fn watch(
             if slow.is_first {
                 count.fetch_add(1, Ordering::Relaxed);
             }
-            if slow.why == Why::Starved {
-                continue;
-            }
+            let how = match slow.why {
+                Why::Works => "working",
+                Why::Waits => "waiting",
+                Why::Starved => continue,
+            };
             if told.is_some_and(|told| now - told < TELL_PAUSE) {
                 untold += u64::from(slow.is_first);
                 continue;
@@ -199,33 +201,28 @@ pub fn watch(
                 untold => format!("; {untold} more slow turns since the last such line"),
             };
             let (name, took) = (&watched.name, slow.took.as_millis());
-            let (how, what) = (slow.why.words(), Step::name(slow.step));
+            let what = Step::name(slow.step);
+            let in_line = match slow.in_line.as_millis() {
+                0 => String::new(),
+                in_line => format!(", {in_line} ms of it in line for a processor"),
+            };
             say(&format!(
-                "{name} has been in one turn for {took} ms, {how}: {what}{others}"
+                "{name} has been in one turn for {took} ms{in_line}, {how}: {what}{others}"
             ));
         }
     }
 }
 
-/// What makes a turn slow.
+/// What a turn does that is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     /// It needs the processor.
     Works,
     /// It is in a call that waits.
     Waits,
-    /// It would run, and is not run: others have the processors, or another machine has them.
+    /// It would run, and was not run for so long that it would not be slow otherwise: others have the processors, or another
+    /// machine has them.
     Starved,
-}
-
-impl Why {
-    fn words(self) -> &'static str {
-        match self {
-            Why::Works => "working",
-            Why::Waits => "waiting",
-            Why::Starved => "not run",
-        }
-    }
 }
 
 /// A turn that is slow.
@@ -233,8 +230,10 @@ impl Why {
 struct Slow {
     step: u8,
     took: Duration,
+    /// How long of that it had no processor, as far as that was seen.
+    in_line: Duration,
     why: Why,
-    /// It was not found before.
+    /// It was not found before, or was starved alone.
     is_first: bool,
 }
 
@@ -243,6 +242,8 @@ struct Slow {
 struct Health {
     /// How long it has run so far.
     ran: Duration,
+    /// How long it would have run and had no processor, until it had one.
+    in_line: Duration,
     /// It would run now, or does.
     is_runnable: bool,
 }
@@ -252,14 +253,41 @@ impl Health {
     fn of(thread: i32) -> Health {
         let read = |file| fs::read_to_string(format!("/proc/self/task/{thread}/{file}"));
         let times = read("schedstat").unwrap_or_default();
-        let nanos = times.split(' ').next().and_then(|word| word.parse().ok());
+        let mut times = times.split(' ').map_while(|word| word.parse().ok());
+        let mut next = || Duration::from_nanos(times.next().unwrap_or(0));
+        let (ran, in_line) = (next(), next());
         // The name of a thread, in brackets, may have spaces and brackets itself.
         let state = read("stat").unwrap_or_default();
         let state = state.rsplit_once(") ").map_or("", |(_, rest)| rest);
         Health {
-            ran: Duration::from_nanos(nanos.unwrap_or(0)),
+            ran,
+            in_line,
             is_runnable: state.starts_with('R'),
         }
+    }
+}
+
+/// What is known of a thread during a turn.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// When it was looked at first, and how it was.
+    since: Instant,
+    first: Health,
+    /// How it was at the look before.
+    before: Health,
+    /// How long it has had no processor since the first look.
+    in_line: Duration,
+}
+
+impl Known {
+    fn look(&mut self, now: Instant, time: Duration, health: Health) {
+        self.in_line = match health.is_runnable {
+            // The kernel does not say how long it has been in line by now: as long as it did not run.
+            true => self.in_line + time.saturating_sub(health.ran.saturating_sub(self.before.ran)),
+            false => health.in_line.saturating_sub(self.first.in_line),
+        }
+        .min(now - self.since);
+        self.before = health;
     }
 }
 
@@ -270,9 +298,9 @@ struct Sight {
     state: u64,
     /// When this turn was seen first, and at the look before; none where it rested.
     seen: Option<(Instant, Instant)>,
-    /// How long its thread had run at the look before, where the turn had been seen already.
-    ran: Option<Duration>,
-    is_told: bool,
+    /// What is known of its thread, from the second look at the turn on.
+    known: Option<Known>,
+    told: Option<Why>,
 }
 
 impl Sight {
@@ -286,41 +314,47 @@ impl Sight {
         let step = state as u8;
         let is_same = state >> 8 == self.state >> 8;
         self.state = state;
-        let since = match self.seen.filter(|_| is_same && was_run && step != 0) {
-            Some((first, before)) => {
-                self.seen = Some((first, now));
-                (first, before)
-            }
-            None => {
-                *self = Sight {
-                    state,
-                    seen: (step != 0).then_some((now, now)),
-                    ran: None,
-                    // One that was told of before the watchdog was held up is the same one.
-                    is_told: self.is_told && is_same,
-                };
-                return None;
-            }
+        let Some((first, before)) = self.seen.filter(|_| is_same && was_run && step != 0) else {
+            *self = Sight {
+                state,
+                seen: (step != 0).then_some((now, now)),
+                // One that was told of before the watchdog was held up is the same one.
+                told: self.told.filter(|_| is_same),
+                ..Sight::default()
+            };
+            return None;
         };
-        let (first, before) = since;
-        let health = health();
-        let earlier = self.ran.replace(health.ran).unwrap_or(health.ran);
+        self.seen = Some((first, now));
+        let (health, time) = (health(), now - before);
+        let mut known = self.known.unwrap_or(Known {
+            since: now,
+            first: health,
+            before: health,
+            in_line: Duration::ZERO,
+        });
+        let ran = health.ran.saturating_sub(known.before.ran);
+        if self.known.is_some() {
+            known.look(now, time, health);
+        }
+        self.known = Some(known);
         let took = now - first;
         if took < SLOW_TURN {
             return None;
         }
-        let ran = health.ran.saturating_sub(earlier);
-        let why = match (ran * 2 >= now - before, health.is_runnable) {
-            (true, _) => Why::Works,
-            (false, false) => Why::Waits,
-            (false, true) => Why::Starved,
+        // The time before the first look at the thread counts as the turn's own.
+        let own = took - known.in_line;
+        let why = match (own >= SLOW_TURN, ran * 2 >= time) {
+            (false, _) => Why::Starved,
+            (true, true) => Why::Works,
+            (true, false) => Why::Waits,
         };
-        let is_first = !std::mem::replace(&mut self.is_told, true);
+        let told = self.told.replace(why);
         Some(Slow {
             step,
             took,
+            in_line: known.in_line,
             why,
-            is_first,
+            is_first: told.is_none_or(|told| told == Why::Starved && why != Why::Starved),
         })
     }
 }
@@ -337,16 +371,17 @@ mod tests {
         turn << 8 | u64::from(step as u8)
     }
 
-    /// Looks at states at the watchdog's pace, of a thread that has run this many milliseconds at each.
+    /// Looks at states at the watchdog's pace, of a thread that has run and been in line this many milliseconds more at each.
     fn looks(
         sight: &mut Sight,
         from: Instant,
         states: &[u64],
-        ran: u64,
+        (ran, in_line): (u64, u64),
         is_runnable: bool,
     ) -> Vec<Slow> {
         let health = |look: usize| Health {
             ran: Duration::from_millis(ran) * look as u32,
+            in_line: Duration::from_millis(in_line) * look as u32,
             is_runnable,
         };
         let each = states.iter().enumerate();
@@ -359,7 +394,7 @@ mod tests {
     #[test]
     fn a_turn_that_goes_on_is_found_and_counted_once() {
         let (mut sight, now) = (Sight::default(), Instant::now());
-        let found = looks(&mut sight, now, &[state(7, Step::Links); 4], 0, false);
+        let found = looks(&mut sight, now, &[state(7, Step::Links); 4], (0, 0), false);
         assert_eq!(found.len(), 2);
         let slow = found[0];
         assert_eq!(
@@ -373,23 +408,58 @@ mod tests {
     fn turns_that_end_and_rests_are_not_slow() {
         let (mut sight, now) = (Sight::default(), Instant::now());
         let turns: Vec<_> = (0..10).map(|turn| state(turn, Step::Serving)).collect();
-        assert_eq!(looks(&mut sight, now, &turns, 25, true), []);
-        assert_eq!(looks(&mut sight, now, &[7 << 8; 10], 0, false), []);
+        assert_eq!(looks(&mut sight, now, &turns, (25, 0), true), []);
+        assert_eq!(looks(&mut sight, now, &[7 << 8; 10], (0, 0), false), []);
     }
 
     #[test]
-    fn who_works_is_told_from_who_is_not_run() {
-        for (ran, is_runnable, why) in [
-            (25, true, Why::Works),
-            (20, false, Why::Works),
-            (1, true, Why::Starved),
-            (1, false, Why::Waits),
+    fn who_works_is_told_from_who_has_no_processor() {
+        // What each look of 25 ms adds; of the first nothing is known.
+        for (ran, in_line, is_runnable, whys) in [
+            (25, 0, true, [Why::Works; 3]),
+            (20, 0, false, [Why::Works; 3]),
+            (1, 0, false, [Why::Waits; 3]),
+            (1, 24, false, [Why::Starved; 3]),
+            (1, 0, true, [Why::Starved; 3]),
+            // 25 and 13, 26 and 39 of its own.
+            (13, 12, true, [Why::Starved, Why::Works, Why::Works]),
+            (13, 12, false, [Why::Starved, Why::Works, Why::Works]),
+            (1, 12, false, [Why::Starved, Why::Waits, Why::Waits]),
         ] {
             let (mut sight, now) = (Sight::default(), Instant::now());
-            let states = [state(7, Step::Words); 3];
-            let found = looks(&mut sight, now, &states, ran, is_runnable);
-            assert_eq!(found.iter().map(|slow| slow.why).collect::<Vec<_>>(), [why]);
+            let states = [state(7, Step::Words); 5];
+            let found = looks(&mut sight, now, &states, (ran, in_line), is_runnable);
+            assert_eq!(found.iter().map(|slow| slow.why).collect::<Vec<_>>(), whys);
+            let counted = found.iter().filter(|slow| slow.is_first).count();
+            assert_eq!(counted, 1 + usize::from(whys[0] != whys[1]), "once as each");
         }
+    }
+
+    #[test]
+    fn a_wait_in_line_that_the_kernel_tells_of_later_counts_once() {
+        let (mut sight, now) = (Sight::default(), Instant::now());
+        let in_turn = state(7, Step::Serving);
+        let health = |ran, in_line, is_runnable| Health {
+            ran: Duration::from_millis(ran),
+            in_line: Duration::from_millis(in_line),
+            is_runnable,
+        };
+        // In line from the second look to the third, which the kernel says at the fourth; from then on it waits in a call.
+        let healths = [(1, 0, true), (1, 0, true), (2, 25, false), (2, 25, false)];
+        assert_eq!(sight.look(in_turn, now, true, Health::default), None);
+        let found: Vec<_> = (healths.into_iter().zip(1..))
+            .filter_map(|((ran, in_line, is_runnable), look)| {
+                let at = now + LOOK * look;
+                sight.look(in_turn, at, true, || health(ran, in_line, is_runnable))
+            })
+            .map(|slow| (slow.took, slow.in_line, slow.why))
+            .collect();
+        let expected = [
+            (LOOK * 2, LOOK, Why::Starved),
+            (LOOK * 3, LOOK, Why::Waits),
+            (LOOK * 4, LOOK, Why::Waits),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

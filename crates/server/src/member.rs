@@ -101,6 +101,7 @@ pub fn join(
         Report {
             leased: reporting_lease.needs_leases(),
             config_hash: None,
+            control_port: 0,
             pools: Vec::new(),
             epoch: confirmed,
             load: LoadReport {

@@ -159,6 +159,7 @@ mod tests {
             boot: BootId(1),
             acknowledged: 1,
             silent_ms: 0,
+            end_would_show: true,
         };
         ChangeView {
             pool: "main-g1".into(),

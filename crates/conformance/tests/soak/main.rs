@@ -9,8 +9,7 @@
 //! stores.
 //!
 //! The server's watchdog must have seen no turn that took 50 ms for what it did. Where the length is said, that fails the run; in
-//! the tests, on a machine that does much else, it is printed alone: what takes a turn 50 ms of which half were spent
-//! by others passes for its own.
+//! the tests, on a machine that does much else, it is printed alone.
 
 mod client;
 mod manners;

@@ -31,6 +31,8 @@ pub enum ChangeNews {
     ProxyLeft,
     /// An operator has said that a proxy's process has ended.
     ProxyRemoved,
+    /// A silent proxy's process has ended: its control port refuses connections.
+    ProxyEnded,
     /// An operator has forgotten the pool, which nobody followed any more.
     PoolForgotten,
     /// A proxy has asked for a ring, and there is one.
@@ -51,7 +53,7 @@ pub enum ChangeNews {
 
 impl ChangeNews {
     /// All of them, in order.
-    pub const ALL: [ChangeNews; 17] = [
+    pub const ALL: [ChangeNews; 18] = [
         ChangeNews::StepPublished,
         ChangeNews::GoalSet,
         ChangeNews::Withdrawn,
@@ -61,6 +63,7 @@ impl ChangeNews {
         ChangeNews::ProxyReplaced,
         ChangeNews::ProxyLeft,
         ChangeNews::ProxyRemoved,
+        ChangeNews::ProxyEnded,
         ChangeNews::PoolForgotten,
         ChangeNews::RingMade,
         ChangeNews::PlanOrdered,
@@ -83,6 +86,7 @@ impl ChangeNews {
             ChangeNews::ProxyReplaced => "proxy_replaced",
             ChangeNews::ProxyLeft => "proxy_left",
             ChangeNews::ProxyRemoved => "proxy_removed",
+            ChangeNews::ProxyEnded => "proxy_ended",
             ChangeNews::PoolForgotten => "pool_forgotten",
             ChangeNews::RingMade => "ring_made",
             ChangeNews::PlanOrdered => "plan_ordered",

@@ -32,6 +32,7 @@
 mod bundle_orders;
 mod bundle_view;
 mod bundles;
+mod ended;
 mod event;
 mod led;
 mod orders;
@@ -63,6 +64,7 @@ use evenkeel_types::{BootId, Instant, Now};
 use crate::limits::{
     FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, NAME_HELD_PER_SILENCE, PAUSE_MAX, PROXIES_MAX, YOUNG_FOR,
 };
+use ended::ControlPort;
 use event::Journal;
 use led::Led;
 use rings::Strangers;
@@ -70,6 +72,7 @@ use rings::Strangers;
 pub use bundle_orders::BundleSwitchRequest;
 pub use bundle_view::{BundleView, BundleWishView, BundlesView};
 pub use bundles::LedBundle;
+pub use ended::{ControlAnswer, ControlAsk};
 pub use event::{ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews};
 pub use refusal::{BadMoves, ChangeRefusal, RemoveProxyRefusal};
 pub use ring_copy::{CopiedServer, RingCopy};
@@ -115,6 +118,7 @@ struct Life {
     host: String,
     /// 0 for none.
     port: u16,
+    control: ControlPort,
     /// Those that had the name before, the latest last. At most [`FORMER_LIVES_MAX`].
     former: Vec<BootId>,
     heard: Instant,
@@ -126,9 +130,16 @@ impl Life {
             boot: heartbeat.boot,
             host: heartbeat.host.clone(),
             port: heartbeat.port,
+            control: ControlPort::new(heartbeat.control_port),
             former,
             heard: now,
         }
+    }
+
+    /// It speaks: whatever its control port has refused was not the end.
+    fn hear(&mut self, now: Instant, heartbeat: &Heartbeat) {
+        self.heard = now;
+        self.control.hear(heartbeat.control_port);
     }
 
     /// Passes the name on to the process that has sent this.
@@ -251,7 +262,7 @@ impl Changes {
     /// The name is of the process that has sent this.
     fn meet(&mut self, now: Instant, heartbeat: &Heartbeat) {
         match self.proxies.get_mut(&heartbeat.name) {
-            Some(life) if life.boot == heartbeat.boot => life.heard = now,
+            Some(life) if life.boot == heartbeat.boot => life.hear(now, heartbeat),
             Some(life) => {
                 life.pass_on(now, heartbeat);
                 self.journal.has_news = true;

@@ -81,6 +81,9 @@ pub struct FollowerView {
     pub acknowledged: u64,
     /// Milliseconds since its last heartbeat.
     pub silent_ms: u64,
+    /// Whether this coordinator process would find out by itself that the proxy's process has ended: see
+    /// [`ControlAsk`](super::ControlAsk).
+    pub end_would_show: bool,
 }
 
 /// How far a change is to go, and how many proxies there are.
@@ -147,6 +150,7 @@ impl Changes {
             boot: follower.boot,
             acknowledged: follower.acknowledged,
             silent_ms: millis(self.silence_of(now, name)),
+            end_would_show: self.end_would_show(name),
         };
         ChangeView {
             pool: pool.to_owned(),

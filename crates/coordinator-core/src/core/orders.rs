@@ -2,14 +2,14 @@
 
 use evenkeel_hotkeys::settings::Settings;
 use evenkeel_types::map::Migration;
-use evenkeel_types::{CacheletId, Now, WorkerRef};
+use evenkeel_types::{CacheletId, Instant, Now, WorkerRef};
 use serde_json::{Map, Value};
 
 use super::CoordinatorCore;
 use crate::changes::{
     BeginRequest, BundleSwitchRequest, BundleView, ChangeRefusal, ChangeView, Changes,
-    ForgottenPoolView, RemoveProxyRefusal, RemovedProxyView, RingCopy, RingMoveRequest,
-    RingServerRequest, RingSettingsRequest, RingView,
+    ControlAnswer, ControlAsk, ForgottenPoolView, RemoveProxyRefusal, RemovedProxyView, RingCopy,
+    RingMoveRequest, RingServerRequest, RingSettingsRequest, RingView,
 };
 use crate::duration::millis;
 use crate::event::{Cause, Change};
@@ -123,6 +123,21 @@ impl CoordinatorCore {
             proxy: name.to_owned(),
             pools,
         })
+    }
+
+    /// The control ports of proxies that are to be asked now whether their processes are there: see [`ControlAsk`]. O(proxies).
+    pub fn control_asks(&self, now: Instant) -> Vec<ControlAsk> {
+        self.changes.control_asks(now)
+    }
+
+    /// What one of them has answered. A proxy that is silent, and whose process has ended, is forgotten as if an operator had
+    /// [said so](Self::remove_proxy).
+    pub fn handle_control(&mut self, now: Now, ask: &ControlAsk, answer: ControlAnswer) {
+        self.notice_pause(now.monotonic);
+        if self.changes.handle_control(now, ask, answer) {
+            self.members.remove_proxy(&ask.proxy);
+            self.finish(now);
+        }
     }
 
     /// Lets the change of a pool go on to this stage, for an operator, who says how many proxies have the pool. Gives it as it is

@@ -147,6 +147,7 @@ fn server(n: u16, workers: u16) -> Heartbeat {
         leased: false,
         ending: false,
         config_hash: None,
+        control_port: 0,
         pools: Vec::new(),
         leaves: false,
     }

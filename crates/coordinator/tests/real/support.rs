@@ -131,6 +131,7 @@ impl Member {
                 asks_for_moves: false,
                 migrations: Vec::new(),
                 config_hash: None,
+                control_port: 0,
                 pools: Vec::new(),
             }
         };

@@ -91,8 +91,8 @@ counters! {
             request_log_dropped => counter, "Requests that were to be logged and were not, because the file was too slow or took no more.";
             profile_records => counter, "Records written to the profile.";
             profile_dropped => counter, "Records that were to be written to the profile and were not, because the file was too slow or took no more.";
-            turns_slow => counter, "Turns of workers that took 50 ms or longer.";
-            turns_starved => counter, "Turns of workers that took this long because the machine did not run them.";
+            turns_slow => counter, "Turns of workers that took 50 ms or longer, without the time in line for a processor.";
+            turns_starved => counter, "Turns of workers that took this long only with the time in line for a processor.";
             names_asked => counter, "Questions to the name service for the address of a server.";
             names_failed => counter, "Questions to the name service that brought no address.";
             buffer_bytes => gauge, "Bytes that applications' connections hold: sent in part, or not read.";

@@ -69,8 +69,8 @@ counters! {
         /// All of it, which stands in `stats evenkeel`.
         EVENKEEL {
             memory_used_bytes => gauge, "Bytes lent to workers.";
-            turns_slow => counter, "Turns of workers that took 50 ms or longer.";
-            turns_starved => counter, "Turns of workers that took this long because the machine did not run them.";
+            turns_slow => counter, "Turns of workers that took 50 ms or longer, without the time in line for a processor.";
+            turns_starved => counter, "Turns of workers that took this long only with the time in line for a processor.";
             names_asked => counter, "Questions to the name service.";
             names_failed => counter, "Questions to the name service that brought no address.";
         }

@@ -99,6 +99,7 @@ impl World {
             leased: false,
             ending: false,
             config_hash: None,
+            control_port: 0,
             pools: Vec::new(),
             leaves: false,
         };

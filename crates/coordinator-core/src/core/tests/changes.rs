@@ -2,6 +2,7 @@
 
 mod bundles;
 mod bundles_random;
+mod ended;
 mod followers;
 mod random;
 mod ring_copying;

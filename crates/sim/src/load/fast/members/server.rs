@@ -357,6 +357,7 @@ impl Members {
             leased: false,
             ending: false,
             config_hash: None,
+            control_port: 0,
             pools: Vec::new(),
             leaves: false,
         }
