@@ -1,4 +1,4 @@
-//! What a proxy says at its control port: one line to whoever connects, and then the end of the connection.
+//! What a proxy says at its control port: one line to anyone who connects, and then the end of the connection.
 
 use evenkeel_types::BootId;
 

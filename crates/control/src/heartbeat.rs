@@ -88,7 +88,7 @@ pub struct Heartbeat {
     /// A proxy: fingerprint of the file that it works by, and nothing of what stands in it. Absent without a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_hash: Option<String>,
-    /// A proxy that follows pools: the port that its process keeps until it ends, where it says its boot to whoever connects
+    /// A proxy that follows pools: the port that its process keeps until it ends, where it says its boot to anyone who connects
     /// ([`control_line`](crate::control_line)). 0 for none.
     #[serde(default)]
     pub control_port: u16,

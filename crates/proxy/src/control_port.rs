@@ -1,6 +1,6 @@
 //! The port by which a coordinator finds out that the process has ended.
 //!
-//! It is open for as long as the process lives, beyond the last answer to an application and the goodbye to the coordinator: whoever is refused
+//! It is open for as long as the process lives, beyond the last answer to an application and the goodbye to the coordinator: anyone who is refused
 //! there knows that nothing of the process is left. Who connects is told which process it is, and no more.
 
 use std::io::{self, Write};

@@ -11,7 +11,7 @@
 //!
 //! So what is found has taken this long for certain, and is told while it goes on, which a loop that looks at the clock itself
 //! could not do of one that hangs. A turn of 50 to 100 ms may be missed. Where the watchdog itself was not run, the process was
-//! stopped or the machine has too much to do: nothing is concluded from such a time. Turns that took so long only because their thread
+//! stopped or the machine has too much to do: nothing is concluded from such a time. Turns that took this long only because their thread
 //! was in line for a processor for a part of it, as the kernel says, are counted apart; one that goes on may be counted as both.
 
 use std::fs;

@@ -32,6 +32,7 @@
 mod bundle_orders;
 mod bundle_view;
 mod bundles;
+mod control_port;
 mod ended;
 mod event;
 mod led;
@@ -64,7 +65,7 @@ use evenkeel_types::{BootId, Instant, Now};
 use crate::limits::{
     FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, NAME_HELD_PER_SILENCE, PAUSE_MAX, PROXIES_MAX, YOUNG_FOR,
 };
-use ended::ControlPort;
+use control_port::ControlPort;
 use event::Journal;
 use led::Led;
 use rings::Strangers;
@@ -72,7 +73,7 @@ use rings::Strangers;
 pub use bundle_orders::BundleSwitchRequest;
 pub use bundle_view::{BundleView, BundleWishView, BundlesView};
 pub use bundles::LedBundle;
-pub use ended::{ControlAnswer, ControlAsk};
+pub use control_port::{ControlAnswer, ControlAsk};
 pub use event::{ChangeCounts, ChangeEvent, ChangeEventsBody, ChangeNews};
 pub use refusal::{BadMoves, ChangeRefusal, RemoveProxyRefusal};
 pub use ring_copy::{CopiedServer, RingCopy};
@@ -137,9 +138,9 @@ impl Life {
     }
 
     /// It speaks: whatever its control port has refused was not the end.
-    fn hear(&mut self, now: Instant, heartbeat: &Heartbeat) {
+    fn note_heard(&mut self, now: Instant, heartbeat: &Heartbeat) {
         self.heard = now;
-        self.control.hear(heartbeat.control_port);
+        self.control.note_heard(heartbeat.control_port);
     }
 
     /// Passes the name on to the process that has sent this.
@@ -262,7 +263,7 @@ impl Changes {
     /// The name is of the process that has sent this.
     fn meet(&mut self, now: Instant, heartbeat: &Heartbeat) {
         match self.proxies.get_mut(&heartbeat.name) {
-            Some(life) if life.boot == heartbeat.boot => life.hear(now, heartbeat),
+            Some(life) if life.boot == heartbeat.boot => life.note_heard(now, heartbeat),
             Some(life) => {
                 life.pass_on(now, heartbeat);
                 self.journal.has_news = true;

@@ -8,7 +8,7 @@ use evenkeel_schemes::change::{Change, VERSION_MAX};
 use evenkeel_types::{BootId, Instant};
 use serde::{Deserialize, Serialize};
 
-use super::ended::ControlPort;
+use super::control_port::ControlPort;
 use super::{Changes, Led, LedBundle, LedRing, Life};
 use crate::limits::{FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, PROXIES_MAX, WHEN_WARM_MAX_S};
 use crate::scale::{LedScale, Scaling};

@@ -80,7 +80,7 @@ fn only_refusals_one_after_the_other_count() {
     assert_eq!(names(&world), ["p1"]);
 }
 
-/// Whoever is behind a firewall, or had ended before this coordinator led, is an operator's affair.
+/// One that is behind a firewall, or had ended before this coordinator led, is an operator's affair.
 #[test]
 fn a_port_that_has_never_said_its_boot_proves_nothing() {
     for answers in [[Refuses; 3], [SaysNothing; 3]] {
