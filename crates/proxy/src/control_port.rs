@@ -43,6 +43,7 @@ impl ControlPort {
     }
 }
 
+#[allow(clippy::disallowed_methods, reason = "on a thread for what waits")]
 fn answer_forever(listener: &TcpListener, line: &str) {
     for stream in listener.incoming() {
         match stream {

@@ -54,6 +54,9 @@ const EVENTS_PER_TURN: usize = 512;
 /// Messages taken from one other worker in a turn.
 const MESSAGES_PER_TURN: usize = 256;
 
+/// Bytes of answers that messages of other workers may bring or ask for in a turn, and what the last of them takes: a millisecond or two.
+const MESSAGE_BYTES_PER_TURN: usize = 4 << 20;
+
 /// A worker with nothing to do looks around this often.
 const IDLE_LOOK: Duration = Duration::from_millis(500);
 
@@ -170,6 +173,8 @@ struct Worker {
     unmaintained: bool,
     /// Messages were left in a queue for the next turn.
     messages_left: bool,
+    /// See [`MESSAGE_BYTES_PER_TURN`].
+    message_bytes: usize,
     /// How much of the memory for input, and for answers, is taken; of the beginning of the turn or
     /// later.
     levels: Held<Level>,
@@ -221,6 +226,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
         draining: false,
         unmaintained: true,
         messages_left: false,
+        message_bytes: 0,
         levels: Held::default(),
         input_holders: 0,
         waiters: VecDeque::new(),
@@ -405,10 +411,11 @@ impl Worker {
 
     fn take_messages(&mut self, now: Now) {
         self.messages_left = false;
+        self.message_bytes = 0;
         self.take_deferred(now);
         for from in 0..self.parts.mesh.workers() {
             for taken in 0.. {
-                if taken == MESSAGES_PER_TURN {
+                if taken == MESSAGES_PER_TURN || self.has_moved_enough() {
                     // Nobody will wake this worker again for the rest.
                     self.messages_left = true;
                     break;
@@ -422,6 +429,11 @@ impl Worker {
             }
         }
         self.take_touched();
+    }
+
+    /// Whether messages have had their share of this turn.
+    fn has_moved_enough(&self) -> bool {
+        self.message_bytes >= MESSAGE_BYTES_PER_TURN
     }
 
     /// Takes up connections whose output grew by other means than their own input.

@@ -69,18 +69,20 @@ impl Worker {
         } else if self.deferred.is_behind(from, &message) {
             self.deferred.push(from, message);
         } else if let Some(left) = self.execute_message(now, from, message) {
-            self.parts.core.counters().response_obj_waits += 1;
+            if self.levels.answers > Level::Easy {
+                self.parts.core.counters().response_obj_waits += 1;
+            }
             self.deferred.push(from, left);
         }
     }
 
-    /// Executes a message, as long as there is memory for its answers; gives what is left.
+    /// Executes a message, as long as there is memory for its answers, and time in this turn; gives what is left.
     fn execute_message(&mut self, now: Now, from: u16, message: Message) -> Option<Message> {
         let mut next = Some(message);
         while let Some(message) = next {
             next = self.execute_part(now, from, message);
-            // What is left belongs to somebody whose answers are large, and fill the pool by themselves.
-            if self.levels.answers > Level::Easy {
+            // What is left belongs to somebody whose answers are large, and fill the pool, or the turn, by themselves.
+            if self.levels.answers > Level::Easy || self.has_moved_enough() {
                 return next;
             }
         }
@@ -101,7 +103,10 @@ impl Worker {
         };
         let scarce = !may_go(self.levels.answers, &message);
         self.parts.core.set_scarce(scarce);
+        let made_before = self.parts.core.outbox_bytes();
         let left = self.parts.core.handle_message(now, from, message);
+        let made = (self.parts.core.outbox_bytes()).saturating_sub(made_before);
+        self.message_bytes += made + if is_answer { weight } else { 0 };
         if let Some(left) = &left {
             let (pool, weight) = weigh(self.parts.share.budget(), left);
             pool.take(weight);
