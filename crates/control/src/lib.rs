@@ -28,8 +28,8 @@ pub mod rings;
 mod served;
 pub mod times;
 
-// What an answer tells of the cluster's load.
 pub use control_port::{CONTROL_LINE_LEN_MAX, boot_of, control_line};
+// What an answer tells of the cluster's load.
 pub use evenkeel_balance::share::{ClusterLoad, Utilization};
 pub use heartbeat::{
     FollowedPool, Heartbeat, HeartbeatAnswer, LoadReport, MapOffer, MemberKind, MigrationReport,

@@ -7,13 +7,10 @@ use std::io::{self, Write};
 use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::Duration;
 
 use evenkeel_control::control_line;
+use evenkeel_runtime::{EXHAUSTED_PAUSE, spawn_named};
 use evenkeel_types::BootId;
-
-/// When accepting fails (mostly for want of file descriptors), trying again at once would only burn the processor.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The port's number, once it is open.
 #[derive(Clone, Debug, Default)]
@@ -36,8 +33,9 @@ impl ControlPort {
         let listener = TcpListener::bind((at, 0))?;
         let port = listener.local_addr()?.port();
         let line = control_line(boot);
-        let thread = std::thread::Builder::new().name("control-port".into());
-        thread.spawn(move || answer_forever(&listener, &line))?;
+        spawn_named("control-port".into(), move || {
+            answer_forever(&listener, &line)
+        })?;
         self.0.store(port, Ordering::Relaxed);
         Ok(())
     }
@@ -49,7 +47,7 @@ fn answer_forever(listener: &TcpListener, line: &str) {
         match stream {
             // The line fits into any socket's memory. Who is gone already needs no answer.
             Ok(mut stream) => drop(stream.write_all(line.as_bytes())),
-            Err(_) => std::thread::park_timeout(ACCEPT_PAUSE),
+            Err(_) => std::thread::park_timeout(EXHAUSTED_PAUSE),
         }
     }
 }

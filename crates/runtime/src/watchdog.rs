@@ -270,24 +270,36 @@ impl Health {
 /// What is known of a thread during a turn.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// When it was looked at first, and how it was.
+    /// When it was looked at first, and how long it had been in line then.
     since: Instant,
-    first: Health,
-    /// How it was at the look before.
-    before: Health,
+    in_line_before: Duration,
+    /// How long it had run at the look before.
+    ran: Duration,
     /// How long it has had no processor since the first look.
     in_line: Duration,
 }
 
 impl Known {
-    fn look(&mut self, now: Instant, time: Duration, health: Health) {
-        self.in_line = match health.is_runnable {
-            // The kernel does not say how long it has been in line by now: as long as it did not run.
-            true => self.in_line + time.saturating_sub(health.ran.saturating_sub(self.before.ran)),
-            false => health.in_line.saturating_sub(self.first.in_line),
+    fn new(now: Instant, health: Health) -> Self {
+        Known {
+            since: now,
+            in_line_before: health.in_line,
+            ran: health.ran,
+            in_line: Duration::ZERO,
         }
-        .min(now - self.since);
-        self.before = health;
+    }
+
+    /// How it is, this long after the look before. Gives how long it has run in between.
+    fn look(&mut self, now: Instant, time: Duration, health: Health) -> Duration {
+        let ran = health.ran.saturating_sub(self.ran);
+        let in_line = match health.is_runnable {
+            // The kernel does not say how long it has been in line by now: as long as it did not run.
+            true => self.in_line + time.saturating_sub(ran),
+            false => health.in_line.saturating_sub(self.in_line_before),
+        };
+        self.in_line = in_line.min(now - self.since);
+        self.ran = health.ran;
+        ran
     }
 }
 
@@ -326,23 +338,16 @@ impl Sight {
         };
         self.seen = Some((first, now));
         let (health, time) = (health(), now - before);
-        let mut known = self.known.unwrap_or(Known {
-            since: now,
-            first: health,
-            before: health,
-            in_line: Duration::ZERO,
-        });
-        let ran = health.ran.saturating_sub(known.before.ran);
-        if self.known.is_some() {
-            known.look(now, time, health);
-        }
-        self.known = Some(known);
+        // Nothing is known before the first look.
+        let known = (self.known).get_or_insert_with(|| Known::new(now, health));
+        let ran = known.look(now, time, health);
+        let in_line = known.in_line;
         let took = now - first;
         if took < SLOW_TURN {
             return None;
         }
         // The time before the first look at the thread counts as the turn's own.
-        let own = took - known.in_line;
+        let own = took - in_line;
         let why = match (own >= SLOW_TURN, ran * 2 >= time) {
             (false, _) => Why::Starved,
             (true, true) => Why::Works,
@@ -352,7 +357,7 @@ impl Sight {
         Some(Slow {
             step,
             took,
-            in_line: known.in_line,
+            in_line,
             why,
             is_first: told.is_none_or(|told| told == Why::Starved && why != Why::Starved),
         })

@@ -250,6 +250,7 @@ pub fn run(mut parts: Parts) -> io::Result<()> {
             _ => {}
         }
         worker.parts.mark.turn();
+        worker.message_bytes = 0;
         let read = clock.now();
         now = worker.parts.core.now(read);
         if let Some(sampled) = sampled {
@@ -411,7 +412,6 @@ impl Worker {
 
     fn take_messages(&mut self, now: Now) {
         self.messages_left = false;
-        self.message_bytes = 0;
         self.take_deferred(now);
         for from in 0..self.parts.mesh.workers() {
             for taken in 0.. {

@@ -18,8 +18,8 @@ use evenkeel_types::BootId;
 /// Refusals one after the other that say that a process has ended.
 const REFUSALS_ENDED: u8 = 3;
 
-/// Times that a port is asked in vain before it is given up: one that cannot be reached from here.
-const ASKS_MAX: u8 = 3;
+/// Times that a port is asked in vain before it is given up: one that cannot be reached from here. A busy machine may miss some.
+const ASKS_MAX: u8 = 20;
 
 /// What is known of a proxy's control port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,7 @@ impl ControlPort {
         matches!(self.known, Known::Answers(_))
     }
 
+    /// Whether it is worth asking: until it has said its boot, and then when its process is silent.
     pub(super) fn is_to_be_asked(self, is_silent: bool) -> bool {
         match self.known {
             Known::Unknown(asked) => self.port != 0 && asked < ASKS_MAX && !is_silent,

@@ -5,6 +5,7 @@ use super::weight::{is_scarce, may_go, weigh};
 use crate::budget::{Held, LOOK, WAIT_LOOK, WAIT_MAX};
 use crate::connection::Connection;
 use evenkeel_runtime::budget::{Holding, Level, who_goes};
+use evenkeel_runtime::watchdog::Step;
 use evenkeel_server_core::{CloseReason, ConnectionId, Message};
 use evenkeel_types::Now;
 use std::time::Duration;
@@ -127,6 +128,7 @@ impl Worker {
         if self.parts.core.outbox_bytes() >= SEND_AT {
             // What cannot be sent or told now will be at the end of the turn.
             let _ = self.send_messages();
+            self.parts.mark.step(Step::Messages);
             self.look_at_levels();
         }
         left
