@@ -2,6 +2,7 @@
 //
 //   node look.mjs URL KEY [FOLDER]    KEY is the hot key that has to be seen; FOLDER takes the pictures
 //   node look.mjs --token TOKEN URL   a coordinator that asks for a token
+//   node look.mjs --large URL SERVERS WORKERS   a cluster of many servers; says what the page costs
 
 import assert from 'node:assert/strict';
 import { chromium } from 'playwright-core';
@@ -9,6 +10,8 @@ import { chromium } from 'playwright-core';
 const BROWSER = '/usr/bin/chromium';
 /** Generous: a busy machine. */
 const WAIT_MS = 60_000;
+/** Updates over which costs of a large cluster are taken. */
+const LARGE_SECONDS = 20;
 
 const VIEWS = [
   { name: 'page', width: 1440, height: 900, colorScheme: 'light' },
@@ -17,8 +20,8 @@ const VIEWS = [
   { name: 'page-4k', width: 3840, height: 2160, colorScheme: 'dark' },
 ];
 
-/** Opens the page at this size; gives it with what it complains of. */
-async function open(browser, url, view) {
+/** Opens the page at this size, with this in it from its beginning; gives it with what it complains of. */
+async function open(browser, url, view, early = () => {}) {
   const { width, height, colorScheme } = view;
   const context = await browser.newContext({ viewport: { width, height }, colorScheme });
   context.setDefaultTimeout(WAIT_MS);
@@ -27,6 +30,7 @@ async function open(browser, url, view) {
   page.on('console', (message) => ['error', 'warning'].includes(message.type()) && wrong.push(message.text()));
   page.on('pageerror', (error) => wrong.push(String(error)));
   page.on('request', (request) => request.url().startsWith(url) || wrong.push(`asks elsewhere: ${request.url()}`));
+  await page.addInitScript(early);
   await page.goto(url);
   return { page, wrong };
 }
@@ -80,7 +84,7 @@ function compare(seen, told, hotKeys) {
   assert.equal(figures['servers up'], `${up} of ${told.servers.servers.length}`);
   assert.equal(told.loads.workers.length, Object.keys(workers).length);
   const served = told.loads.workers.map((worker) => worker.load + worker.replica_load);
-  const mean = served.reduce((a, b) => a + b) / served.length;
+  const mean = told.totals.load / told.totals.workers;
   assert.equal(figures['busiest by mean'], `${(Math.max(...served) / mean).toFixed(2)} ×`);
   for (const worker of told.loads.workers) {
     assert.equal(workers[`${worker.server}/${worker.worker}`], whole(worker.load + worker.replica_load));
@@ -176,13 +180,61 @@ async function enter(browser, url, token) {
   assert.match((await page.evaluate(standing)).findings[0], /no map yet/);
 }
 
+/** A cluster of many servers and workers: all are counted, those that stand out are shown, and what a second costs is said. */
+async function large(browser, url, servers, workers) {
+  const { page, wrong } = await open(browser, url, VIEWS[0], () => {
+    new MutationObserver((_, observer) => {
+      if (!document.querySelector('.map canvas')) return;
+      observer.disconnect();
+      requestAnimationFrame(() => setTimeout(() => (window.shown_ms = performance.now())));
+    }).observe(document, { childList: true, subtree: true });
+  });
+  await page.waitForFunction(() => window.shown_ms);
+  const shown = await page.evaluate(() => window.shown_ms);
+  const cost = await seconds(page, LARGE_SECONDS);
+  const seen = await page.evaluate(standing);
+  const told = await (await fetch(`${url}api/v1/snapshot`)).json();
+  assert.equal(seen.figures['servers up'], `${servers} of ${servers}`);
+  assert.equal(told.totals.workers, Number(workers));
+  const named = new Set(Object.keys(seen.workers).map((it) => it.split('/')[0]));
+  assert.ok(named.size > 1 && named.size <= 12, `${named.size} servers are shown`);
+  assert.deepEqual(Object.keys(seen.workers).length, told.loads.workers.length);
+  // The one that stands out is named, and is among those that are shown.
+  const [busiest] = [...told.loads.workers].sort((a, b) => b.busy - a.busy);
+  const name = `${busiest.server}/${busiest.worker}`;
+  assert.ok(seen.findings[0].startsWith(name), `${name}, but ${seen.findings}`);
+  assert.ok(name in seen.workers);
+  await page.locator('canvas[role=img]').focus();
+  await page.keyboard.press('ArrowLeft');
+  await page.waitForFunction(() => / busiest worker of .* to /.test(document.querySelector('output').textContent));
+  assert.deepEqual(wrong, []);
+  console.log(`first shown after ${shown.toFixed(0)} ms; each second ${cost}`);
+}
+
+/** What this many updates of the page take on average, as the browser counts it. */
+async function seconds(page, count) {
+  const session = await page.context().newCDPSession(page);
+  await session.send('Performance.enable');
+  const metrics = async () => Object.fromEntries((await session.send('Performance.getMetrics')).metrics.map((it) => [it.name, it.value]));
+  const moment = () => page.evaluate(() => document.querySelector('.live time')?.dateTime);
+  const next = async () => page.waitForFunction((last) => document.querySelector('.live time')?.dateTime > last, await moment(), { polling: 250 });
+  await next();
+  const before = await metrics();
+  for (let i = 0; i < count; i += 1) await next();
+  const after = await metrics();
+  const ms = (name) => `${((1000 * (after[name] - before[name])) / count).toFixed(1)} ms`;
+  return `${ms('ScriptDuration')} of script, ${ms('LayoutDuration')} of layout, ${ms('RecalcStyleDuration')} of styles, ${ms('TaskDuration')} of all`;
+}
+
 const browser = await chromium.launch({
   executablePath: BROWSER,
   args: ['--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
 });
 try {
   const [first, ...rest] = process.argv.slice(2);
-  await (first === '--token' ? enter(browser, rest[1], rest[0]) : look(browser, first, ...rest));
+  if (first === '--token') await enter(browser, rest[1], rest[0]);
+  else if (first === '--large') await large(browser, ...rest);
+  else await look(browser, first, ...rest);
 } finally {
   await browser.close();
 }

@@ -169,6 +169,9 @@ export interface ScaleEvent {
 
 export interface HeatColumn {
   unix_s: number;
+  /** Of all workers. */
+  sum: number;
+  mean: number;
   reads: number;
   hits: number;
   /** What requests through proxies took: half of them no longer, and 99 %. */
@@ -181,10 +184,16 @@ export interface HeatColumn {
   owners: (number | null)[];
 }
 
+/** A worker; a server, of which the highest of its workers is told, where there are too many. */
+export interface HeatRow {
+  server: string;
+  worker: number | null;
+}
+
 export interface Heat {
   of: Measure;
   interval_ms: number;
-  workers: { server: string; worker: number }[];
+  workers: HeatRow[];
   cachelets: number;
   columns: HeatColumn[];
 }
@@ -192,6 +201,8 @@ export interface Heat {
 export interface Snapshot {
   unix_s: number;
   totals: {
+    workers: number;
+    workers_full: number;
     load: number;
     reads_per_s: number;
     hits_per_s: number;
@@ -202,6 +213,7 @@ export interface Snapshot {
     memory_limit_bytes: number;
   };
   servers: { epoch: number; servers: (Server & { id: number })[] };
+  /** Workers of a large cluster are those of the busiest servers. */
   loads: { servers: ServerLoad[]; workers: Worker[]; quarantined: unknown[] };
   proxies: { epoch: number; proxies: Proxy[] };
   hot_keys: { keys: HotKey[]; keys_left_out: number; hottest: HottestKey[] };
@@ -220,6 +232,15 @@ export interface Snapshot {
   scale: Scale[];
   scale_events: ScaleEvent[];
   heat: Heat[];
+}
+
+/** The newest column of a measure. Rows and owners are told once for all measures. */
+export function heatOf({ heat }: Snapshot, of: Measure): Heat | null {
+  const [first] = heat;
+  const own = heat.find((it) => it.of === of);
+  if (!first || !own) return null;
+  const columns = own.columns.map((column, i) => ({ ...column, owners: first.columns[i]?.owners ?? [] }));
+  return { ...own, workers: first.workers, columns };
 }
 
 /** The coordinator wants a token, or another one. */

@@ -2,14 +2,14 @@
 
 import uPlot from 'uplot';
 import { useEffect, useRef } from 'preact/hooks';
-import type { HeatColumn, Measure } from './api.ts';
+import type { Measure } from './api.ts';
 import { bytes, clock, count, micros, percent, times } from './format.ts';
-import { type History, highest } from './history.ts';
+import { type Column, type History, highest } from './history.ts';
 import { MEASURES, amount } from './map.tsx';
 
 interface Curve {
   name: string;
-  of: (column: HeatColumn) => number | null;
+  of: (column: Column) => number | null;
   say: (value: number) => string;
   axis: (value: number) => string;
   range: (most: number) => [number, number];
@@ -19,20 +19,20 @@ const HEIGHT = 104;
 /** Less than this in a second says nothing about balance. */
 const QUIET = 50;
 
+const isTold = (column: Column) => column.workers.some((it) => it !== null);
+
 function curves(of: Measure): Curve[] {
-  const sum = (column: HeatColumn) => column.workers.reduce<number>((sum, it) => sum + (it ?? 0), 0);
-  const told = (column: HeatColumn) => column.workers.filter((it) => it !== null).length;
   return [
     {
       name: `${MEASURES[of].name} of all servers`,
-      of: (column) => (told(column) ? sum(column) : null),
+      of: (column) => (isTold(column) ? column.sum : null),
       say: (value) => amount(of, value),
       axis: (value) => (of === 'bytes' ? bytes(value) : count(value)),
       range: (most) => [0, Math.max(most * 1.1, 10)],
     },
     {
       name: 'Busiest worker by the mean',
-      of: (column) => (sum(column) >= QUIET ? (highest(column.workers) * told(column)) / sum(column) : null),
+      of: (column) => (column.sum >= QUIET ? column.peaks.workers / column.mean : null),
       say: times,
       axis: (value) => value.toFixed(1),
       range: (most) => [1, Math.max(most, 2)],

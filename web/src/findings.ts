@@ -1,6 +1,6 @@
 // What is wrong, in sentences. A pure function of a snapshot.
 
-import type { HotKey, Snapshot, Spread, Worker } from './api.ts';
+import type { HeatRow, HotKey, Snapshot, Spread, Worker } from './api.ts';
 import { clock, count, counted, duration, percent, times } from './format.ts';
 import type { History } from './history.ts';
 
@@ -11,7 +11,7 @@ export interface Finding {
   text: string;
 }
 
-/** A worker that is busy for this much of its time has no room for a burst. */
+/** A worker that is busy for this much of its time has no room for a burst. The coordinator counts them by the same. */
 const FULL = 0.9;
 /** This much above the mean is worth a word, if anything is asked at all. */
 const UNEVEN = 1.5;
@@ -39,21 +39,22 @@ export function findings(seen: Snapshot, history: History | null): Finding[] {
 
 export const served = (worker: Worker): number => worker.load + worker.replica_load;
 
-export const nameOf = (worker: { server: string; worker: number }): string => `${worker.server}/${worker.worker}`;
+/** Of a worker, or of a server where no worker is meant. */
+export const nameOf = ({ server, worker }: HeatRow): string => (worker === null ? server : `${server}/${worker}`);
 
 export function maxOverMean(spread: Spread): number {
   return spread.load_mean > 0 ? spread.load_max / spread.load_mean : 1;
 }
 
 /** Load of the most loaded worker by the mean of all; 1 where there is none. */
-export function unevenness(all: Worker[]): number {
-  const mean = meanLoad(all);
-  return mean > 0 ? Math.max(...all.map(served)) / mean : 1;
+export function unevenness(seen: Snapshot): number {
+  const mean = meanLoad(seen);
+  return mean > 0 ? Math.max(...seen.loads.workers.map(served)) / mean : 1;
 }
 
-/** Mean load of the workers that are told of. */
-export function meanLoad(all: Worker[]): number {
-  return all.length ? all.reduce((sum, worker) => sum + served(worker), 0) / all.length : 0;
+/** Mean load of all workers. */
+export function meanLoad({ totals }: Snapshot): number {
+  return totals.workers ? totals.load / totals.workers : 0;
 }
 
 function members(seen: Snapshot): Finding[] {
@@ -88,14 +89,14 @@ function members(seen: Snapshot): Finding[] {
 
 function workers(seen: Snapshot, history: History | null): Finding[] {
   const all = seen.loads.workers;
-  const mean = meanLoad(all);
+  const mean = meanLoad(seen);
   const busiest = [...all].sort((a, b) => b.busy - a.busy || served(b) - served(a))[0];
   const found: Finding[] = [];
   if (busiest && busiest.busy >= FULL) {
     const text = `${nameOf(busiest)} is at ${percent(Math.min(busiest.busy, 1))} of its capacity${because(seen, busiest)}${lasting(history, busiest)}.`;
     found.push({ level: 'bad', text });
-    const others = all.filter((it) => it !== busiest && it.busy >= FULL).length;
-    if (others) found.push({ level: 'bad', text: `${counted(others, 'other worker')} of ${all.length} ${others === 1 ? 'is' : 'are'} as full.` });
+    const others = seen.totals.workers_full - 1;
+    if (others > 0) found.push({ level: 'bad', text: `${counted(others, 'other worker')} of ${count(seen.totals.workers)} ${others === 1 ? 'is' : 'are'} as full.` });
   }
   const loaded = [...all].sort((a, b) => served(b) - served(a))[0];
   const named = loaded === busiest && found.length > 0;
@@ -113,15 +114,14 @@ function workers(seen: Snapshot, history: History | null): Finding[] {
 
 /** Since when a worker has more than its share. */
 function lasting(history: History | null, worker: Worker): string {
-  const place = history?.workers.findIndex((it) => nameOf(it) === nameOf(worker)) ?? -1;
+  const isOf = (row: HeatRow) => row.server === worker.server && (row.worker ?? worker.worker) === worker.worker;
+  const place = history?.workers.findIndex(isOf) ?? -1;
   if (!history || history.of !== 'load' || place < 0) return '';
   let since: number | null = null;
   let pause = 0;
   for (let i = history.columns.length - 1; i >= 0 && pause <= PAUSE_COLUMNS; i -= 1) {
-    const { workers, unix_s } = history.columns[i]!;
-    const told = workers.filter((it) => it !== null);
-    const mean = told.reduce((sum, it) => sum + it, 0) / told.length;
-    const isUneven = told.length > 1 && (workers[place] ?? 0) >= UNEVEN_SINCE * mean && mean > 0;
+    const { workers, unix_s, mean } = history.columns[i]!;
+    const isUneven = (workers[place] ?? 0) >= UNEVEN_SINCE * mean && mean > 0;
     pause = isUneven ? 0 : pause + 1;
     if (isUneven) since = unix_s;
   }
@@ -205,5 +205,5 @@ function good(seen: Snapshot): Finding {
   if (!all.length) return { level: 'note', text: 'No server has told of its load yet.' };
   if (seen.totals.load < QUIET_RPS) return { level: 'good', text: `Nothing is wrong; ${count(seen.totals.load)} requests/s are hardly a load.` };
   const busy = Math.max(...all.map((it) => it.busy));
-  return { level: 'good', text: `Nothing is wrong: the busiest worker serves ${times(unevenness(all))} the mean, and the fullest is at ${percent(busy)} of its capacity.` };
+  return { level: 'good', text: `Nothing is wrong: the busiest worker serves ${times(unevenness(seen))} the mean, and the fullest is at ${percent(busy)} of its capacity.` };
 }

@@ -1,9 +1,11 @@
 // Numbers and times as people read them.
 
+const whole = new Intl.NumberFormat('en');
+
 /** 0.5, 12, 3,201, 1.2 M. */
 export function count(value: number): string {
   if (value >= 999_500) return `${(value / 1e6).toPrecision(3)} M`;
-  if (value >= 10 || Number.isInteger(value)) return Math.round(value).toLocaleString('en');
+  if (value >= 10 || Number.isInteger(value)) return whole.format(Math.round(value));
   return value.toFixed(1);
 }
 

@@ -1,6 +1,6 @@
 // The columns of the map, and in which rows they are drawn. Knows no canvas.
 
-import type { Heat, HeatColumn, Measure } from './api.ts';
+import type { Heat, HeatColumn, HeatRow, Measure } from './api.ts';
 import { nameOf } from './findings.ts';
 
 export interface Span {
@@ -17,20 +17,20 @@ export const SPANS: Span[] = [
   { name: '1 day', step: 'minute', columns: 1440, group: 2 },
 ];
 
-/** Rows of cachelets that are drawn at most: neighbours share one where there are more. */
+/** Rows of workers, and of cachelets, that are drawn at most: neighbours share one where there are more. */
 export const ROWS_MAX = 512;
 
-export interface Worker {
-  server: string;
-  worker: number;
+/** A column with the highest of its workers and of its cachelets: nothing that grows with both is looked through each second. */
+export interface Column extends HeatColumn {
+  peaks: { workers: number; cachelets: number };
 }
 
 /** Columns of one measure and span, oldest first. Workers keep their index for as long as the history lives. */
 export class History {
   readonly of: Measure;
   readonly span: Span;
-  readonly workers: Worker[] = [];
-  columns: HeatColumn[] = [];
+  readonly workers: HeatRow[] = [];
+  columns: Column[] = [];
   /** Columns that came since the first ones. */
   taken = 0;
   private places = new Map<string, number>();
@@ -51,13 +51,14 @@ export class History {
       const workers: (number | null)[] = this.workers.map(() => null);
       column.workers.forEach((value, i) => (workers[places[i]!] = value));
       const owners = column.owners.map((i) => (i === null ? null : places[i]!));
-      this.columns.push({ ...column, workers, owners });
+      const peaks = { workers: highest(workers), cachelets: highest(column.cachelets) };
+      this.columns.push({ ...column, workers, owners, peaks });
     }
     this.columns.splice(0, this.columns.length - this.span.columns);
     this.taken += columns.length;
   }
 
-  private place(worker: Worker): number {
+  private place(worker: HeatRow): number {
     const name = nameOf(worker);
     let place = this.places.get(name);
     if (place === undefined) {
@@ -72,8 +73,10 @@ export class History {
 export interface Row {
   /** Cachelets whose highest load it shows; of a worker's row none. */
   cachelets: number[];
-  /** Index of the worker. Cachelets that nobody has are with -1. */
+  /** Index of the worker, or of the first of several. Cachelets that nobody has are with -1. */
   worker: number;
+  /** Indices of all of them, in the order in which they are drawn. */
+  workers: number[];
 }
 
 /** Workers by name; then cachelets by their present worker, so that each server's are together. */
@@ -88,15 +91,25 @@ export function layout(history: History): { workers: Row[]; cachelets: Row[] } {
   const owned = new Map<number, number[]>();
   last?.owners.forEach((owner, number) => {
     const worker = owner ?? lastOwner(history, number);
-    owned.set(worker, [...(owned.get(worker) ?? []), number]);
+    const numbers = owned.get(worker);
+    if (numbers) numbers.push(number);
+    else owned.set(worker, [number]);
   });
-  const share = Math.max(1, Math.ceil((last?.owners.length ?? 0) / ROWS_MAX));
-  const cachelets: Row[] = [];
-  for (const worker of [...order, -1]) {
-    const numbers = owned.get(worker) ?? [];
-    for (let i = 0; i < numbers.length; i += share) cachelets.push({ cachelets: numbers.slice(i, i + share), worker });
-  }
-  return { workers: present.map((worker) => ({ cachelets: [], worker })), cachelets };
+  const cachelets = [...order, -1].flatMap((worker) => (owned.get(worker) ?? []).map((number) => ({ number, worker })));
+  return {
+    workers: shared(present).map((workers) => ({ cachelets: [], worker: workers[0]!, workers })),
+    cachelets: shared(cachelets).map((some) => ({
+      cachelets: some.map((it) => it.number),
+      worker: some[0]!.worker,
+      workers: [...new Set(some.map((it) => it.worker))],
+    })),
+  };
+}
+
+/** Neighbours together, so that there are few enough. */
+function shared<T>(all: T[]): T[][] {
+  const share = Math.max(1, Math.ceil(all.length / ROWS_MAX));
+  return Array.from({ length: Math.ceil(all.length / share) }, (_, i) => all.slice(i * share, (i + 1) * share));
 }
 
 /** Who had a cachelet last of which nobody tells now: it may be on its way, or its server silent. */
@@ -108,15 +121,15 @@ function lastOwner(history: History, number: number): number {
   return -1;
 }
 
-/** What a row shows of a column. */
+/** What a row shows of a column: the highest of what it has. */
 export function valueOf(row: Row, column: HeatColumn): number | null {
-  if (!row.cachelets.length) return column.workers[row.worker] ?? null;
-  let highest: number | null = null;
-  for (const number of row.cachelets) {
-    const value = column.cachelets[number];
-    if (value != null && (highest === null || value > highest)) highest = value;
+  const [indices, values] = row.cachelets.length ? [row.cachelets, column.cachelets] : [row.workers, column.workers];
+  let most: number | null = null;
+  for (const index of indices) {
+    const value = values[index];
+    if (value != null && (most === null || value > most)) most = value;
   }
-  return highest;
+  return most;
 }
 
 /** The next of these, times a power of ten: scales that change seldom. */

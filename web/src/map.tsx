@@ -38,6 +38,7 @@ export function HeatMap({ history, moment, marks, of, span, choose }: Props) {
   const drawn = useRef<{ history: History; taken: number } | null>(null);
   const [spot, setSpot] = useState('');
   const [, setScales] = useState('');
+  const [isOpen, setOpen] = useState(false);
 
   const paint = () => {
     picture.current?.paint(marks);
@@ -118,9 +119,9 @@ export function HeatMap({ history, moment, marks, of, span, choose }: Props) {
           ))}
         </span>
       </footer>
-      <details>
+      <details onToggle={(event) => setOpen(event.currentTarget.open)}>
         <summary>The same as a table</summary>
-        {history && <Table history={history} of={of} />}
+        {history && isOpen && <Table history={history} of={of} />}
       </details>
     </section>
   );
@@ -134,12 +135,13 @@ function said(picture: Picture | null, history: History | null, of: Measure): st
 }
 
 function rowName(row: Row, history: History): string {
-  const worker = history.workers[row.worker];
-  const name = worker ? nameOf(worker) : 'nobody';
+  const name = (index: number) => (history.workers[index] ? nameOf(history.workers[index]) : 'nobody');
+  const several = row.workers.length > 1 ? ` to ${name(row.workers.at(-1)!)}` : '';
+  const names = `${name(row.worker)}${several}`;
   const [first] = row.cachelets;
-  if (first === undefined) return `worker ${name}`;
-  const last = row.cachelets.at(-1)!;
-  return first === last ? `cachelet ${first} at ${name}` : `cachelets ${first} to ${last} at ${name}`;
+  const what = history.workers[row.worker]?.worker === null ? 'busiest worker of' : 'worker';
+  if (first === undefined) return `${what} ${names}`;
+  return row.cachelets.length === 1 ? `cachelet ${first} at ${names}` : `${row.cachelets.length} cachelets from ${first} on at ${names}`;
 }
 
 function Choice<T>(props: { label: string; options: T[]; name: (it: T) => string; chosen: T; choose: (it: T) => void }) {

@@ -2,7 +2,7 @@
 
 import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { type Heat, type HotKeyEvent, type MapEvent, type Measure, type ScaleEvent, type Snapshot, TokenWanted, follow, get, keepToken } from './api.ts';
+import { type Heat, type HotKeyEvent, type MapEvent, type Measure, type ScaleEvent, type Snapshot, TokenWanted, follow, get, heatOf, keepToken } from './api.ts';
 import { Curves } from './curves.tsx';
 import { Explain } from './explain.tsx';
 import { findings, unevenness } from './findings.ts';
@@ -34,6 +34,7 @@ function Page() {
   const [tries, setTries] = useState(0);
   const wanted = useRef({ of, span });
   const past = useRef<History | null>(null);
+  const loading = useRef<Promise<unknown> | null>(null);
   const marks = useRef(new Marks());
 
   /** The history of what is wanted, from the coordinator. */
@@ -44,15 +45,32 @@ function Page() {
     setState((state) => ({ ...state }));
   };
 
+  /** The same, once at a time; where it fails it is tried again with the next snapshot. */
+  const reload = () => {
+    loading.current ??= load()
+      .catch(() => {})
+      .finally(() => (loading.current = null));
+  };
+
+  /** What happened before the first snapshot. */
+  const before = async () => {
+    const [map, keys, scales] = await Promise.all([
+      get<{ events: MapEvent[] }>('/api/v1/events'),
+      get<{ events: HotKeyEvent[] }>('/api/v1/hotkeys/events'),
+      get<{ events: ScaleEvent[] }>('/api/v1/scale/events'),
+    ]);
+    marks.current.add([...map.events.flatMap(ofMap), ...keys.events.flatMap(ofKey), ...scales.events.map(ofScale)]);
+  };
+
   const take = (seen: Snapshot) => {
     marks.current.add(marksOf(seen));
     const history = past.current;
-    const heat = seen.heat.find((it) => it.of === history?.of);
+    const heat = history ? heatOf(seen, history.of) : null;
     const newest = heat?.columns[0]?.unix_s ?? 0;
     const last = history?.columns.at(-1)?.unix_s ?? newest;
     const apart = history?.span.step === 'minute' ? MINUTE_S : MISSED_S;
-    if (newest - last > apart) void load().catch(() => {});
-    else if (history && heat && history.span.step === 'second') history.take(heat);
+    if (!history || newest - last > apart) reload();
+    else if (heat && history.span.step === 'second') history.take(heat);
     setState({ seen, marks: marks.current.all, trouble: null, wantsToken: false });
   };
 
@@ -61,11 +79,9 @@ function Page() {
     const run = async () => {
       while (!over) {
         try {
-          await load();
-          const events = await get<{ events: MapEvent[] }>('/api/v1/events');
-          const keys = await get<{ events: HotKeyEvent[] }>('/api/v1/hotkeys/events');
-          const scales = await get<{ events: ScaleEvent[] }>('/api/v1/scale/events');
-          marks.current.add([...events.events.flatMap(ofMap), ...keys.events.flatMap(ofKey), ...scales.events.map(ofScale)]);
+          reload();
+          // Without it the newest of each kind are there: each snapshot tells them.
+          before().catch(() => {});
           await follow(take);
         } catch (error) {
           const trouble = error instanceof Error ? error.message : String(error);
@@ -152,7 +168,7 @@ function figuresOf(seen: Snapshot): [string, string][] {
   const up = servers.servers.filter((it) => it.up).length;
   return [
     ['requests/s', count(totals.load)],
-    ['busiest by mean', times(unevenness(seen.loads.workers))],
+    ['busiest by mean', times(unevenness(seen))],
     ['hit ratio', totals.reads_per_s > 0 ? percent(totals.hits_per_s / totals.reads_per_s) : '–'],
     ['p99', p99(seen)],
     ['writes/s', count(totals.writes_per_s)],

@@ -3,6 +3,7 @@
 // Each column of time is drawn once, when it comes, a dot for each row, into rings of columns that nobody sees. What is seen is these rings,
 // stretched, with names, marks and the time around them; so a second costs one column and two copies, however much is in the picture.
 
+import { nameOf } from './findings.ts';
 import { clock } from './format.ts';
 import { type History, type Row, highest, layout, roundUp, valueOf } from './history.ts';
 import { type Kind, type Mark, SIGNS } from './marks.ts';
@@ -24,6 +25,8 @@ const MARK_WIDTH = 1.4;
 /** Of a time below the map. */
 const TICK_WIDTH = 7;
 const GAP = 6;
+/** Servers that are lower than this have no line between them, which would hide them. */
+const LINE_APART = 4;
 const IMPORTANCE: Kind[] = ['death', 'join', 'setting', 'scale', 'plan', 'move', 'key'];
 const TICKS_S = [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600];
 
@@ -177,7 +180,7 @@ export class Picture {
 
   private wantedScales() {
     const columns = this.history?.columns ?? [];
-    const most = (part: 'workers' | 'cachelets') => roundUp(columns.reduce((most, it) => Math.max(most, highest(it[part])), 0));
+    const most = (part: 'workers' | 'cachelets') => roundUp(highest(columns.map((it) => it.peaks[part])));
     return { workers: most('workers'), cachelets: most('cachelets') };
   }
 
@@ -230,7 +233,7 @@ export class Picture {
     };
     const [top, height] = box.workers;
     const step = height / Math.max(1, this.rows.workers.length);
-    this.rows.workers.forEach((row, i) => name(`${workers[row.worker]!.server}/${workers[row.worker]!.worker}`, top + i * step, step));
+    this.rows.workers.forEach((row, i) => name(nameOf(workers[row.worker]!), top + i * step, step));
     const [below, tall] = box.cachelets;
     const cachelets = this.rows.cachelets;
     const dot = tall / Math.max(1, cachelets.length);
@@ -240,7 +243,7 @@ export class Picture {
       let to = from;
       while (to < cachelets.length && serverOf(cachelets[to]!) === server) to += 1;
       name(server, below + from * dot, (to - from) * dot);
-      if (from > 0) {
+      if (from > 0 && (to - from) * dot >= LINE_APART) {
         context.fillStyle = ink('--card');
         context.fillRect(0, below + from * dot - 0.5, box.x + box.w, 1);
       }

@@ -1,16 +1,18 @@
 // What stands around the map: hot keys, servers and workers, plans, proxies, events.
 
 import { useState } from 'preact/hooks';
-import { type Snapshot, approvePlan, approveScale } from './api.ts';
+import { type Snapshot, type Worker, approvePlan, approveScale } from './api.ts';
 import { maxOverMean, meanLoad, nameOf, served } from './findings.ts';
 import { bytes, clock, count, counted, duration, micros, percent, shortened, times } from './format.ts';
 import { type Mark, SIGNS } from './marks.ts';
 
+const { compare } = new Intl.Collator('en', { numeric: true });
+
 /** Lines that are shown; who wants all asks the API. */
 const KEYS_SHOWN = 12;
 const EVENTS_SHOWN = 40;
-/** Servers in the table; of more those with the busiest workers. */
-const SERVERS_SHOWN = 40;
+/** Workers in the table; of more those of the servers with the busiest ones. */
+const WORKERS_SHOWN = 160;
 
 export function HotKeys({ seen }: { seen: Snapshot }) {
   const names = new Map(seen.servers.servers.map((it) => [it.id, it.name]));
@@ -74,10 +76,12 @@ export function HotKeys({ seen }: { seen: Snapshot }) {
 }
 
 export function Servers({ seen }: { seen: Snapshot }) {
-  const mean = meanLoad(seen.loads.workers);
+  const mean = meanLoad(seen);
   const drained = new Set(seen.drains.map((it) => it.server));
   const loads = new Map(seen.loads.servers.map((it) => [it.server, it]));
-  const shown = busiest(seen);
+  const workers = new Map<string, Worker[]>(seen.loads.servers.map((it) => [it.server, []]));
+  for (const worker of seen.loads.workers) workers.get(worker.server)?.push(worker);
+  const shown = busiest(seen, workers);
   return (
     <section class="card" aria-labelledby="servers-title">
       <h2 id="servers-title">Servers and workers</h2>
@@ -108,24 +112,22 @@ export function Servers({ seen }: { seen: Snapshot }) {
                     {memory}
                   </td>
                 </tr>
-                {seen.loads.workers
-                  .filter((it) => it.server === server.name)
-                  .map((worker) => (
-                    <tr key={worker.worker} data-worker={nameOf(worker)}>
-                      <td>{nameOf(worker)}</td>
-                      <td class="number" data-load>
-                        {count(served(worker))}
-                      </td>
-                      <td class="number">{mean > 0 ? times(served(worker) / mean) : '–'}</td>
-                      <td>
-                        <meter min={0} max={1} low={0.7} high={0.9} optimum={0} value={Math.min(worker.busy, 1)} aria-label={`${nameOf(worker)} is busy for`}>
-                          {percent(worker.busy)}
-                        </meter>
-                      </td>
-                      <td class="number">{percent(Math.max(0, 1 - worker.busy))}</td>
-                      <td class="number">{worker.cachelets + worker.left_out}</td>
-                    </tr>
-                  ))}
+                {workers.get(server.name)?.map((worker) => (
+                  <tr key={worker.worker} data-worker={nameOf(worker)}>
+                    <td>{nameOf(worker)}</td>
+                    <td class="number" data-load>
+                      {count(served(worker))}
+                    </td>
+                    <td class="number">{mean > 0 ? times(served(worker) / mean) : '–'}</td>
+                    <td>
+                      <meter min={0} max={1} low={0.7} high={0.9} optimum={0} value={Math.min(worker.busy, 1)} aria-label={`${nameOf(worker)} is busy for`}>
+                        {percent(worker.busy)}
+                      </meter>
+                    </td>
+                    <td class="number">{percent(Math.max(0, 1 - worker.busy))}</td>
+                    <td class="number">{worker.cachelets + worker.left_out}</td>
+                  </tr>
+                ))}
               </tbody>
             );
           })}
@@ -136,16 +138,17 @@ export function Servers({ seen }: { seen: Snapshot }) {
   );
 }
 
-/** All servers, or those that matter. */
-function busiest(seen: Snapshot) {
+/** All servers, or those that matter: who is down comes first, and each takes a place at least. */
+function busiest(seen: Snapshot, workers: Map<string, Worker[]>) {
   const { servers } = seen.servers;
-  const { compare } = new Intl.Collator('en', { numeric: true });
-  if (servers.length <= SERVERS_SHOWN) return [...servers].sort((a, b) => compare(a.name, b.name));
-  const busy = new Map<string, number>();
-  for (const worker of seen.loads.workers) busy.set(worker.server, Math.max(busy.get(worker.server) ?? 0, worker.busy));
-  // Who is down comes first.
-  const rank = (name: string, up: boolean) => (up ? (busy.get(name) ?? 0) : 2);
-  return [...servers].sort((a, b) => rank(b.name, b.up) - rank(a.name, a.up)).slice(0, SERVERS_SHOWN);
+  const places = (name: string) => Math.max(1, workers.get(name)?.length ?? 0);
+  const all = servers.reduce((sum, it) => sum + places(it.name), 0);
+  if (all <= WORKERS_SHOWN) return [...servers].sort((a, b) => compare(a.name, b.name));
+  const busy = (name: string) => Math.max(-1, ...(workers.get(name) ?? []).map((it) => it.busy));
+  const ranked = servers.map((server) => ({ server, rank: server.up ? busy(server.name) : 2 })).sort((a, b) => b.rank - a.rank);
+  let left = WORKERS_SHOWN;
+  const end = ranked.findIndex(({ server }) => (left -= places(server.name)) < 0);
+  return ranked.slice(0, Math.max(end, 1)).map((it) => it.server);
 }
 
 export function Plans({ seen }: { seen: Snapshot }) {

@@ -20,7 +20,7 @@ function snapshot(workers: Worker[]): Snapshot {
   });
   return {
     unix_s: SINCE + 60,
-    totals: { load, reads_per_s: load, hits_per_s: load, writes_per_s: 0, bytes_per_s: 0, items: 1, memory_bytes: 1, memory_limit_bytes: 2 },
+    totals: { workers: workers.length, workers_full: workers.filter((it) => it.busy >= 0.9).length, load, reads_per_s: load, hits_per_s: load, writes_per_s: 0, bytes_per_s: 0, items: 1, memory_bytes: 1, memory_limit_bytes: 2 },
     servers: { epoch: 3, servers: names.map(server) },
     loads: { servers: names.map((server) => ({ server, unusable: null, memory_limit_bytes: 1, memory_bytes: 1, reads_per_s: 1, hits_per_s: 1 })), workers, quarantined: [] },
     proxies: { epoch: 3, proxies: [] },
@@ -62,7 +62,7 @@ test('a full worker is named with its key, the copies and since when', () => {
 test('a worker with more than its share is named by its cachelet where no key is known', () => {
   const seen = snapshot([worker('s1', 0, 100, 0.2), worker('s2', 0, 400, 0.4)]);
   seen.settings.hot_keys = 'off';
-  const column = { unix_s: 1, reads: 0, hits: 0, p50_us: null, p99_us: null, shed_per_s: 0, workers: [100, 400], cachelets: [100, 40, 360], owners: [0, 1, 1] };
+  const column = { unix_s: 1, sum: 500, mean: 250, reads: 0, hits: 0, p50_us: null, p99_us: null, shed_per_s: 0, workers: [100, 400], cachelets: [100, 40, 360], owners: [0, 1, 1] };
   seen.heat = [{ of: 'load', interval_ms: 1000, workers: [{ server: 's1', worker: 0 }, { server: 's2', worker: 0 }], cachelets: 3, columns: [column] }];
   assert.deepEqual(texts(seen), [
     'warn: s2/0 serves 1.60 × the mean: cachelet 2 alone is 90 % of its load; hot keys are not copied (hot_keys is off).',
@@ -73,7 +73,7 @@ test('it is said since when a worker has more than its share, also where its loa
   const seen = snapshot([worker('s1', 0, 100, 0.2), worker('s2', 0, 400, 0.4)]);
   const workers = [{ server: 's1', worker: 0 }, { server: 's2', worker: 0 }];
   const loads = [...Array(9).fill(100), 130, 900, 900, 100, 100, 900, 900];
-  const columns = loads.map((load, i) => ({ unix_s: SINCE + i, reads: 0, hits: 0, p50_us: null, p99_us: null, shed_per_s: 0, workers: [100, load], cachelets: [], owners: [] }));
+  const columns = loads.map((load, i) => ({ unix_s: SINCE + i, sum: 100 + load, mean: (100 + load) / 2, reads: 0, hits: 0, p50_us: null, p99_us: null, shed_per_s: 0, workers: [100, load], cachelets: [], owners: [] }));
   const history = new History('load', SPANS[0]!, { of: 'load', interval_ms: 1000, workers, cachelets: 0, columns });
   assert.deepEqual(texts(seen, history), [`warn: s2/0 serves 1.60 × the mean; more than 1.2 × the mean since ${clock(SINCE + 10)}.`]);
 });

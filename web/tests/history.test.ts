@@ -4,7 +4,9 @@ import type { Heat, HeatColumn } from '../src/api.ts';
 import { History, ROWS_MAX, SPANS, layout, roundUp, valueOf } from '../src/history.ts';
 
 function column(unix_s: number, workers: (number | null)[], cachelets: (number | null)[], owners: (number | null)[]): HeatColumn {
-  return { unix_s, reads: 0, hits: 0, p50_us: null, p99_us: null, shed_per_s: 0, workers, cachelets, owners };
+  const told = workers.filter((it) => it !== null);
+  const sum = told.reduce((sum, it) => sum + it, 0);
+  return { unix_s, sum, mean: sum / told.length, reads: 0, hits: 0, p50_us: null, p99_us: null, shed_per_s: 0, workers, cachelets, owners };
 }
 
 function heat(workers: string[], ...columns: HeatColumn[]): Heat {
@@ -41,12 +43,18 @@ test('rows stand by server and worker, numbers as people count them', () => {
   assert.deepEqual(rows.workers.map((it) => valueOf(it, last)), [3, 2, 1]);
 });
 
-test('many cachelets share rows, which show the highest', () => {
+test('many cachelets share rows, which show the highest, and so do many servers', () => {
   const many = Array.from({ length: 4 * ROWS_MAX }, (_, i) => i);
-  const last = column(1, [1], many, many.map(() => 0));
-  const rows = layout(new History('load', SPANS[0]!, heat(['s1/0'], last))).cachelets;
-  assert.equal(rows.length, ROWS_MAX);
-  assert.equal(valueOf(rows[1]!, last), 7);
+  const last = column(1, many, many, many);
+  const servers = { ...heat([], last), workers: many.map((n) => ({ server: `s${n}`, worker: null })) };
+  const history = new History('load', SPANS[0]!, servers);
+  const rows = layout(history);
+  for (const part of [rows.workers, rows.cachelets]) {
+    assert.equal(part.length, ROWS_MAX);
+    assert.equal(valueOf(part[1]!, last), 7);
+    assert.deepEqual(part[1]!.workers, [4, 5, 6, 7]);
+  }
+  assert.deepEqual(history.columns[0]!.peaks, { workers: 4 * ROWS_MAX - 1, cachelets: 4 * ROWS_MAX - 1 });
 });
 
 test('scales are round', () => {

@@ -31,7 +31,7 @@ pub struct ServerLoad {
 }
 
 /// The loads of all servers that are up, to be shown. Loads are in small requests a second.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClusterLoadsView {
     /// Epoch of the newest map.
     pub epoch: Epoch,
@@ -70,7 +70,7 @@ pub struct ServerLoadView {
 }
 
 /// A worker; see [`WorkerLoad`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerLoadView {
     /// The name of its server.
     pub server: String,

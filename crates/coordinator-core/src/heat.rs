@@ -4,40 +4,10 @@ use evenkeel_types::{Instant, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
 use crate::duration::millis;
-use crate::history::{Column, History, Rates};
+use crate::history::{Column, History};
 use crate::limits::{HEAT_CELLS_TOLD_MAX, HISTORY_MINUTE, HISTORY_SECOND};
+use crate::measure::Measure;
 use crate::members::ServedView;
-
-/// What a heat map shows.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Measure {
-    /// Small requests a second.
-    #[default]
-    Load,
-    /// Reads a second.
-    Reads,
-    /// Writes a second.
-    Writes,
-    /// Bytes of values read and written a second.
-    Bytes,
-}
-
-impl Measure {
-    /// All of them, in the order in which they are kept.
-    pub const ALL: [Measure; 4] = [
-        Measure::Load,
-        Measure::Reads,
-        Measure::Writes,
-        Measure::Bytes,
-    ];
-
-    fn of(self, rates: &Rates) -> f32 {
-        rates[self as usize]
-    }
-}
 
 /// How far apart columns are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +20,7 @@ pub enum Step {
     Minute,
 }
 
-/// The last columns. All numbers are whole.
+/// The last columns. All numbers but means are whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeatView {
     /// What the numbers are.
@@ -58,7 +28,8 @@ pub struct HeatView {
     pub of: Measure,
     /// Milliseconds between two columns.
     pub interval_ms: u64,
-    /// The workers that had a load in any of the columns, by server and number.
+    /// The workers that had a load in any of the columns, by server and number; their servers where there are more than
+    /// [`HISTORY_WORKERS_MAX`](crate::limits::HISTORY_WORKERS_MAX).
     pub workers: Vec<HeatWorker>,
     /// How many cachelets there are.
     pub cachelets: usize,
@@ -71,8 +42,8 @@ pub struct HeatView {
 pub struct HeatWorker {
     /// The name of its server.
     pub server: String,
-    /// Which of the server's workers.
-    pub worker: u16,
+    /// Which of the server's workers; absent for a server, of which the highest of all workers is told.
+    pub worker: Option<u16>,
 }
 
 /// A moment, or the mean of a minute that ended then.
@@ -92,6 +63,12 @@ pub struct HeatColumn {
     /// What applications got of proxies in the second before; of a minute its slowest second, and what was refused on average.
     #[serde(default, flatten)]
     pub served: ServedView,
+    /// All workers together.
+    #[serde(default)]
+    pub sum: u64,
+    /// That by worker.
+    #[serde(default)]
+    pub mean: f64,
     /// Each of [`HeatView::workers`]; absent where it was not told. Its load includes replicas of others' hot keys; of other measures it is
     /// the sum of its cachelets.
     pub workers: Vec<Option<u64>>,
@@ -122,13 +99,13 @@ impl HeatView {
         let kept = ring.columns();
         let mut cells = 0;
         let told = kept.iter().rev().take(wanted.columns).take_while(|column| {
-            cells += column.cachelets.len() + column.workers.len();
+            cells += column.cells();
             cells <= HEAT_CELLS_TOLD_MAX
         });
         let skipped = kept.len() - told.count();
         let columns = || kept.iter().skip(skipped);
-        let mut rows: Vec<(&str, u16)> = columns()
-            .flat_map(|column| &column.workers)
+        let mut rows: Vec<(&str, Option<u16>)> = columns()
+            .flat_map(|column| &column.rows)
             .map(|row| (&*row.server, row.worker))
             .collect();
         rows.sort_unstable();
@@ -149,41 +126,36 @@ impl HeatView {
 }
 
 /// A column with its workers in these rows, sorted.
-fn column_view(column: &Column, rows: &[(&str, u16)], now: Instant, of: Measure) -> HeatColumn {
+fn column_view(
+    column: &Column,
+    rows: &[(&str, Option<u16>)],
+    now: Instant,
+    of: Measure,
+) -> HeatColumn {
     let row = |server: &str, worker| rows.binary_search(&(server, worker));
-    let places: Vec<usize> = (column.workers.iter())
+    let places: Vec<usize> = (column.rows.iter())
         .map(|it| row(&it.server, it.worker).expect("it is among those of all columns"))
         .collect();
-    let mut workers: Vec<Option<f32>> = vec![None; rows.len()];
-    for (place, row) in places.iter().zip(&column.workers) {
-        let known = match of {
-            Measure::Load => row.served,
-            Measure::Reads | Measure::Writes | Measure::Bytes => 0.0,
-        };
-        workers[*place] = Some(known);
-    }
-    let told = column.cachelets.iter().flatten();
-    if of != Measure::Load {
-        for cell in told.clone() {
-            let sum = &mut workers[places[usize::from(cell.worker)]];
-            *sum = sum.map(|sum| sum + of.of(&cell.rates));
-        }
-    }
     let whole = |rate: f32| rate as u64;
-    let reads = told.map(|cell| Measure::Reads.of(&cell.rates));
+    let mut workers = vec![None; rows.len()];
+    for (place, row) in places.iter().zip(&column.rows) {
+        workers[*place] = Some(whole(of.of(&row.rates)));
+    }
     let cells = || column.cachelets.iter();
     HeatColumn {
         age_ms: millis(now.since(column.at)),
         unix_s: column.unix_s,
-        reads: whole(reads.sum()),
-        hits: whole(column.hits),
+        reads: Measure::Reads.of(&column.sums) as u64,
+        hits: column.hits as u64,
         served: column.served,
-        workers: workers.into_iter().map(|told| told.map(whole)).collect(),
+        sum: of.of(&column.sums) as u64,
+        mean: of.of(&column.means),
+        workers,
         cachelets: cells()
             .map(|cell| cell.map(|cell| whole(of.of(&cell.rates))))
             .collect(),
         owners: cells()
-            .map(|cell| cell.map(|cell| places[usize::from(cell.worker)] as u16))
+            .map(|cell| cell.map(|cell| places[usize::from(cell.row)] as u16))
             .collect(),
     }
 }

@@ -55,6 +55,7 @@ mod history;
 pub mod limits;
 mod load;
 mod map_draft;
+mod measure;
 mod members;
 mod migrating;
 mod placing;
@@ -99,7 +100,8 @@ pub use evenkeel_types::promise::Consistency;
 pub use evenkeel_types::promise::Promise;
 pub use event::{Cause, EventsBody, MapEvent};
 pub use explained::KeyExplained;
-pub use heat::{HeatColumn, HeatView, HeatWorker, Measure, Step as HeatStep, WantedHeat};
+pub use heat::{HeatColumn, HeatView, HeatWorker, Step as HeatStep, WantedHeat};
+pub use measure::Measure;
 pub use members::{
     DrainRefusal, DrainRequest, DrainView, DrainsView, Electorate, RemoveRefusal, RemovedView,
     SavedServer, ServedView, WorkerName,

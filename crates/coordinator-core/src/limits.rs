@@ -43,6 +43,10 @@ pub const INTERVAL_EAGER: Duration = Duration::from_millis(100);
 /// all proxies have heard of a step and acknowledged it.
 pub const INTERVAL_CHANGING: Duration = Duration::from_millis(5);
 
+/// Heartbeats in a second that members are asked for at most by the two above, all members together: a core has time for several times as
+/// many, and more than it has time for would keep new members out.
+pub const HURRIED_HEARTBEATS_PER_S: u32 = 2_000;
+
 /// For this long after its start a coordinator that has no state tells no proxy that a pool is at its beginning: proxies that were told more
 /// call again within two seconds of its return.
 pub const YOUNG_FOR: Duration = Duration::from_secs(3);
@@ -143,9 +147,14 @@ pub const HISTORY_MINUTE: Duration = Duration::from_secs(60);
 /// Columns by minutes that are kept at most: a day.
 pub const HISTORY_MINUTES: usize = 1440;
 
-/// Cachelets and workers in all columns by seconds together, and again in those by minutes. Each takes 24 bytes, so that the history takes
-/// 64 MB at most: with more than 388 of both the seconds go back for less than an hour, with more than 970 the minutes for less than a day.
+/// Cachelets and workers in all columns by seconds together, and again in those by minutes; a worker counts as two. One takes 24 bytes, so
+/// that the history takes 64 MB at most: with more than 388 the seconds go back for less than an hour, with more than 970 the minutes for less
+/// than a day.
 pub const HISTORY_CELLS_MAX: usize = (32 << 20) / 24;
+
+/// Workers that have rows of their own in the history. Where there are more, each server has one row: no screen has more lines, and the
+/// history would be short.
+pub const HISTORY_WORKERS_MAX: usize = 1024;
 
 /// Cachelets and workers in all columns of one answer, so that it stays under [`ANSWER_LEN_MAX`].
 pub const HEAT_CELLS_TOLD_MAX: usize = 1 << 19;
@@ -156,6 +165,16 @@ pub const SETTINGS_EVENTS_MAX: usize = 30;
 /// Events of each kind that a [snapshot](crate::Snapshot) tells: what is new since the one before, with room for seconds that a viewer
 /// has missed. All that are kept are told by calls of their own.
 pub const SNAPSHOT_EVENTS_MAX: usize = 30;
+
+/// Workers that a snapshot tells. Where there are more, it has [`SNAPSHOT_WORKERS_FEW`] of them.
+pub const SNAPSHOT_WORKERS_MAX: usize = 1024;
+
+/// Workers that a snapshot tells where there are too many: all of the servers that stand out, of one server at least. More are not read one by
+/// one.
+pub const SNAPSHOT_WORKERS_FEW: usize = 160;
+
+/// A worker that does not sleep for this part of its time is full: it has no room for a burst.
+pub const WORKER_FULL: f64 = 0.9;
 
 /// Plans that a snapshot tells.
 pub const SNAPSHOT_PLANS_MAX: usize = 10;

@@ -1,18 +1,24 @@
 //! Everything that a person looks at, of one moment: what the coordinator's page is told each second.
 //!
 //! It is made of what the calls of the API tell, so that no figure is computed twice; what is too long to be told each second (cachelets,
-//! old events, the history) is left to them.
+//! old events, the history, most workers of a large cluster) is left to them.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_hotkeys::settings::Settings;
 use evenkeel_types::{Now, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster_hot_keys::{ClusterEventView, ClusterHotKeysView};
-use crate::cluster_loads::{ClusterLoadsView, LoadOrder};
+use crate::cluster_loads::{ClusterLoadsView, LoadOrder, WorkerLoadView};
 use crate::core::CoordinatorCore;
 use crate::event::MapEvent;
-use crate::heat::{HeatView, Measure, Step, WantedHeat};
-use crate::limits::{SNAPSHOT_EVENTS_MAX, SNAPSHOT_PLANS_MAX};
+use crate::heat::{HeatView, Step, WantedHeat};
+use crate::limits::{
+    SNAPSHOT_EVENTS_MAX, SNAPSHOT_PLANS_MAX, SNAPSHOT_WORKERS_FEW, SNAPSHOT_WORKERS_MAX,
+    WORKER_FULL,
+};
+use crate::measure::Measure;
 use crate::members::DrainView;
 use crate::plans::PlansView;
 use crate::recent::Recent;
@@ -27,9 +33,11 @@ pub struct Snapshot {
     pub unix_s: UnixSeconds,
     /// All servers together.
     pub totals: Totals,
-    /// As `/api/v1/servers`.
+    /// As `/api/v1/servers`, without what those say of single workers.
     pub servers: ServersView,
-    /// As `/api/v1/cachelets`, without the cachelets.
+    /// As `/api/v1/cachelets`, without the cachelets. Where there are more than [`SNAPSHOT_WORKERS_MAX`] workers, with
+    /// [`SNAPSHOT_WORKERS_FEW`] of them: those of the servers whose fullest or most loaded worker stands out. Other servers are left out, too, but
+    /// those whose loads are [unusable](crate::ServerLoadView::unusable).
     pub loads: ClusterLoadsView,
     /// As `/api/v1/proxies`.
     pub proxies: ProxiesView,
@@ -53,13 +61,19 @@ pub struct Snapshot {
     /// The newest of `/api/v1/scale/events`, oldest first.
     #[serde(default)]
     pub scale_events: Vec<ScaleEvent>,
-    /// The newest column of `/api/v1/heat`, of each measure.
+    /// The newest column of `/api/v1/heat`, of each measure. Rows and owners are the same of all, and stand in the first alone.
     pub heat: Vec<HeatView>,
 }
 
 /// What all servers that are up told last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
+    /// Workers.
+    #[serde(default)]
+    pub workers: usize,
+    /// Those that do not sleep for [`WORKER_FULL`] of their time.
+    #[serde(default)]
+    pub workers_full: usize,
     /// Small requests a second, replicas included.
     pub load: f64,
     /// Reads a second.
@@ -84,7 +98,13 @@ impl CoordinatorCore {
         let mut loads = self.cluster_loads(now.monotonic, LoadOrder::Place, usize::MAX);
         let totals = Totals::of(&loads);
         loads.cachelets.clear();
-        let heat = Measure::ALL.map(|of| {
+        leave_few_workers(&mut loads);
+        let mut servers = self.servers(now.monotonic);
+        for server in &mut servers.servers {
+            server.worker_ports.clear();
+            server.requests_per_second.clear();
+        }
+        let mut heat = Measure::ALL.map(|of| {
             let wanted = WantedHeat {
                 of,
                 step: Step::Second,
@@ -92,10 +112,17 @@ impl CoordinatorCore {
             };
             self.heat(now.monotonic, wanted)
         });
+        for other in &mut heat[1..] {
+            other.workers.clear();
+            other
+                .columns
+                .iter_mut()
+                .for_each(|column| column.owners.clear());
+        }
         Snapshot {
             unix_s: now.unix,
             totals,
-            servers: self.servers(now.monotonic),
+            servers,
             loads,
             proxies: self.proxies(now.monotonic),
             hot_keys: self.cluster_hot_keys(),
@@ -118,6 +145,36 @@ fn newest<E: Clone, const MOST: usize>(events: &Recent<E, MOST>) -> Vec<E> {
     events.iter().skip(surplus).cloned().collect()
 }
 
+/// Leaves those that a [`Snapshot`] tells, in their order. O(workers × log workers).
+fn leave_few_workers(loads: &mut ClusterLoadsView) {
+    if loads.workers.len() <= SNAPSHOT_WORKERS_MAX {
+        return;
+    }
+    let served = |worker: &WorkerLoadView| worker.load + worker.replica_load;
+    let most = loads.workers.iter().map(served).fold(1.0, f64::max);
+    let mut ranks: BTreeMap<String, f64> = BTreeMap::new();
+    for worker in &loads.workers {
+        let rank = ranks.entry(worker.server.clone()).or_default();
+        *rank = rank.max(worker.busy).max(served(worker) / most);
+    }
+    let mut servers: Vec<_> = ranks.into_iter().collect();
+    servers.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    let (mut shown, mut told) = (BTreeSet::new(), 0);
+    for (server, _) in servers {
+        let of_server = |worker: &&WorkerLoadView| worker.server == server;
+        told += loads.workers.iter().filter(of_server).count();
+        // One is told, however many workers it has.
+        if told > SNAPSHOT_WORKERS_FEW && !shown.is_empty() {
+            break;
+        }
+        shown.insert(server);
+    }
+    let is_shown = |server: &String| shown.contains(server);
+    loads.workers.retain(|worker| is_shown(&worker.server));
+    let servers = &mut loads.servers;
+    servers.retain(|server| server.unusable.is_some() || is_shown(&server.server));
+}
+
 impl Totals {
     fn of(loads: &ClusterLoadsView) -> Totals {
         let mut totals = Totals::default();
@@ -126,6 +183,8 @@ impl Totals {
             totals.memory_limit_bytes += server.memory_limit_bytes;
         }
         for worker in &loads.workers {
+            totals.workers += 1;
+            totals.workers_full += usize::from(worker.busy >= WORKER_FULL);
             totals.load += worker.load + worker.replica_load;
         }
         for cachelet in &loads.cachelets {
@@ -136,5 +195,53 @@ impl Totals {
             totals.items += cachelet.items;
         }
         totals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_many_workers_those_of_the_servers_that_stand_out_are_told_in_their_order() {
+        let workers = |servers: usize| {
+            let worker = |n: usize| WorkerLoadView {
+                server: format!("s{:04}", n / 16),
+                worker: (n % 16) as u16,
+                load: 10.0,
+                busy: 0.1,
+                ..WorkerLoadView::default()
+            };
+            ClusterLoadsView {
+                workers: (0..16 * servers).map(worker).collect(),
+                ..ClusterLoadsView::default()
+            }
+        };
+        let few = workers(SNAPSHOT_WORKERS_MAX / 16);
+        let mut told = few.clone();
+        leave_few_workers(&mut told);
+        assert_eq!(told, few);
+
+        let mut many = workers(SNAPSHOT_WORKERS_MAX / 16 + 1);
+        // The fullest worker, and one that serves more than all others.
+        many.workers[16 * 63 + 5].busy = 0.95;
+        many.workers[16 * 60].replica_load = 500.0;
+        leave_few_workers(&mut many);
+        assert_eq!(many.workers.len(), SNAPSHOT_WORKERS_FEW);
+        for server in ["s0060", "s0063"] {
+            let of_server = many.workers.iter().filter(|it| it.server == server);
+            assert_eq!(of_server.count(), 16, "{server}");
+        }
+        assert!(many.workers.is_sorted_by_key(|it| (&it.server, it.worker)));
+
+        // One server that has more than that.
+        let mut one = workers(SNAPSHOT_WORKERS_MAX / 16 + 1);
+        one.workers[17].busy = 0.95;
+        for worker in &mut one.workers[..2 * SNAPSHOT_WORKERS_FEW] {
+            worker.server = "large".into();
+        }
+        leave_few_workers(&mut one);
+        assert_eq!(one.workers.len(), 2 * SNAPSHOT_WORKERS_FEW);
+        assert!(one.workers.iter().all(|it| it.server == "large"));
     }
 }

@@ -55,7 +55,7 @@ pub struct Cluster {
     pub plans: Vec<String>,
     /// The newest first.
     pub events: Vec<EventLine>,
-    /// By the name of the server.
+    /// By the name of the server; of a large cluster those of the busiest servers.
     pub workers: BTreeMap<String, Vec<WorkerLine>>,
     /// Servers that are drained.
     pub draining: Vec<String>,
@@ -78,7 +78,7 @@ impl Cluster {
                 });
         }
         let all = || workers.values().flatten();
-        let mean = all().map(|it| it.load).sum::<f64>() / all().count().max(1) as f64;
+        let mean = seen.totals.load / seen.totals.workers.max(1) as f64;
         let highest = |of: fn(&WorkerLine) -> f64| all().map(of).reduce(f64::max);
         let most = highest(|it| it.load).filter(|_| mean > 0.0);
         let draining = seen.drains.iter().filter(|drain| drain.draining);

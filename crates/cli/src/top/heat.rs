@@ -1,4 +1,4 @@
-//! The heat map of `evenkeel top`: workers and cachelets in lines, seconds in columns, shaded by load.
+//! The heat map of `evenkeel top`: workers, or servers where there are many, and cachelets in lines, seconds in columns, shaded by load.
 
 use evenkeel_coordinator_core::HeatView;
 
@@ -25,7 +25,10 @@ pub struct Part {
 /// what they need up to half.
 pub fn parts(view: &HeatView, lines: usize) -> [Part; 2] {
     let names: Vec<_> = (view.workers.iter())
-        .map(|worker| format!("{}/{}", worker.server, worker.worker))
+        .map(|row| match row.worker {
+            Some(worker) => format!("{}/{worker}", row.server),
+            None => row.server.clone(),
+        })
         .collect();
     let columns = view.columns.iter().map(|column| &column.workers[..]);
     let workers = part(&names, &columns.collect::<Vec<_>>(), lines / 2);
@@ -81,7 +84,7 @@ pub mod tests {
 
     /// Three workers and eight cachelets in two columns: first all load is at one of them, then it is even.
     pub fn view() -> HeatView {
-        let workers = [("s1", 0), ("s1", 1), ("s2", 0)];
+        let workers = [("s1", Some(0)), ("s1", Some(1)), ("s2", None)];
         let columns = [[900, 0, 0], [300, 300, 300]].map(|loads| HeatColumn {
             workers: loads.map(Some).to_vec(),
             cachelets: (0..8)
@@ -108,7 +111,7 @@ pub mod tests {
         let [workers, cachelets] = parts(&view(), 14);
         let label = |line: &Line| line.label.clone();
         let labels: Vec<_> = workers.lines.iter().map(label).collect();
-        assert_eq!(labels, ["s1/0", "s1/1", "s2/0"]);
+        assert_eq!(labels, ["s1/0", "s1/1", "s2"]);
         assert_eq!(workers.lines[0].loads, [Some(900), Some(300)]);
         assert_eq!((workers.highest, cachelets.highest), (900, 540));
         assert_eq!(cachelets.lines.len(), 8);

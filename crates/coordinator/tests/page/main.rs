@@ -1,5 +1,7 @@
 //! The web page: that what is checked in is what its sources make, and what a real browser sees of a real cluster.
 
+mod fleet;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,6 +20,9 @@ const DEMO_DEADLINE: Duration = Duration::from_secs(600);
 /// Seconds that the pictures show.
 const PICTURED_COLUMNS: usize = 240;
 
+/// Servers of a large cluster.
+const LARGE_SERVERS: u16 = 1_000;
+
 /// Keys beside it.
 const KEYS: usize = 200;
 
@@ -34,11 +39,11 @@ fn is_installed() -> bool {
     installed.is_file()
 }
 
-/// Runs Node.js in `web/` to its end.
+/// Runs Node.js in `web/` to its end, and gives what it says.
 ///
 /// # Panics
 /// When that fails, or Node.js or what it needs is missing.
-fn node(arguments: &[&str]) {
+fn node(arguments: &[&str]) -> String {
     assert!(
         is_installed(),
         "web/node_modules is missing: run scripts/test-deps.sh"
@@ -55,15 +60,16 @@ fn node(arguments: &[&str]) {
         String::from_utf8_lossy(&ran.stdout),
         String::from_utf8_lossy(&ran.stderr)
     );
+    String::from_utf8_lossy(&ran.stdout).into_owned()
 }
 
 /// Looks with the browser, which has to be there.
-fn look(arguments: &[&str]) {
+fn look(arguments: &[&str]) -> String {
     assert!(
         Path::new("/usr/bin/chromium").is_file(),
         "chromium is missing: install the package chromium, or run scripts/test-deps.sh"
     );
-    node(&[&["browser/look.mjs"], arguments].concat());
+    node(&[&["browser/look.mjs"], arguments].concat())
 }
 
 #[test]
@@ -161,7 +167,37 @@ fn a_browser_sees_the_demo() {
     match is_to_be_written() {
         true => look(&[&page, hottest, &pictures]),
         false => look(&[&page, hottest]),
-    }
+    };
+}
+
+/// What it costs is printed, with `--nocapture`.
+#[test]
+#[ignore = "nightly: a coordinator of a thousand servers"]
+fn a_browser_sees_a_thousand_servers_of_sixteen_workers() {
+    let servers = LARGE_SERVERS.to_string();
+    // Members speak every two seconds.
+    let arguments = ["--initial-servers", &servers, "--silent-ms", "12000"];
+    let coordinator = evenkeel::coordinator(&arguments);
+    let address = coordinator.address();
+    let servers_up = || {
+        let (_, servers) = http::get(address, "/api/v1/servers").ok()?;
+        let servers: serde_json::Value = serde_json::from_str(&servers).ok()?;
+        Some(servers["servers"].as_array()?.len())
+    };
+    let _fleet = fleet::start(address, LARGE_SERVERS, |wanted| {
+        poll_until(DEMO_DEADLINE, "the servers so far", || {
+            (servers_up()? >= wanted).then_some(())
+        });
+    });
+    poll_until(DEMO_DEADLINE, "a column with a worker of each", || {
+        let answer = http::get(address, "/api/v1/heat?columns=1").ok()?;
+        let heat: serde_json::Value = serde_json::from_str(&answer.1).ok()?;
+        let told = heat["columns"][0]["workers"].as_array()?;
+        (told.len() == usize::from(LARGE_SERVERS)).then_some(())
+    });
+    let url = format!("http://{address}/");
+    let workers = (LARGE_SERVERS * fleet::WORKERS).to_string();
+    println!("{}", look(&["--large", &url, &servers, &workers]));
 }
 
 /// Ends the load, also where the browser has found something wrong.

@@ -40,12 +40,12 @@ fn stripes_go_flat_when_cachelets_move() {
     assert_eq!(
         names,
         [
-            ("s1", 0),
-            ("s1", 1),
-            ("s2", 0),
-            ("s2", 1),
-            ("s3", 0),
-            ("s3", 1)
+            ("s1", Some(0)),
+            ("s1", Some(1)),
+            ("s2", Some(0)),
+            ("s2", Some(1)),
+            ("s3", Some(0)),
+            ("s3", Some(1))
         ]
     );
     assert!(

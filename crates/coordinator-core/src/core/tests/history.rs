@@ -12,6 +12,7 @@ use crate::heat::{HeatColumn, Step};
 use crate::history::History;
 use crate::limits::{
     HEAT_CELLS_TOLD_MAX, HISTORY_CELLS_MAX, HISTORY_MINUTES, HISTORY_SECOND, HISTORY_SECONDS,
+    HISTORY_WORKERS_MAX,
 };
 use crate::members::ServedView;
 
@@ -76,7 +77,7 @@ impl Twin {
         let loads: Vec<f64> = (columns.iter().flat_map(|(_, loads)| loads))
             .filter(|server| name(server.server) == row.server)
             .flat_map(|server| &server.workers)
-            .filter(|(worker, _)| worker.worker == row.worker)
+            .filter(|(worker, _)| Some(worker.worker) == row.worker)
             .map(|(worker, _)| worker.load + worker.replica_load)
             .collect();
         (!loads.is_empty()).then(|| loads.iter().sum::<f64>() / loads.len() as f64)
@@ -210,7 +211,10 @@ fn each_measure_of_a_worker_is_the_sum_of_its_cachelets_but_load_counts_replicas
         let column = &view.columns[0];
         assert_eq!((column.unix_s, column.reads, column.hits), (77, 30, 28));
         assert_eq!(column.owners, [Some(0), None, Some(0)]);
-        assert_eq!((&*view.workers[0].server, view.workers[0].worker), ("c", 1));
+        let row = &view.workers[0];
+        assert_eq!((&*row.server, row.worker), ("c", Some(1)));
+        let told = Some(column.sum);
+        assert_eq!((column.workers[0], column.mean as u64), (told, column.sum));
         (column.workers.clone(), column.cachelets.clone())
     });
     let of = |worker, first, third| (vec![Some(worker)], vec![Some(first), None, Some(third)]);
@@ -224,10 +228,74 @@ fn each_measure_of_a_worker_is_the_sum_of_its_cachelets_but_load_counts_replicas
 }
 
 #[test]
+fn servers_have_the_rows_of_a_cluster_of_many_workers() {
+    let worker = |number: usize, reads_per_s| WorkerLoad {
+        worker: number as u16,
+        load: reads_per_s,
+        cachelets: vec![CacheletLoad {
+            cachelet: CacheletId(number as u16),
+            load: reads_per_s,
+            reads_per_s,
+            ..CacheletLoad::default()
+        }],
+        ..WorkerLoad::default()
+    };
+    let server = |id, workers: std::ops::Range<usize>| ServerLoad {
+        server: ServerId(id),
+        age: Duration::ZERO,
+        memory_limit_bytes: 1,
+        workers: workers
+            .map(|n| (worker(n, 100.0 + n as f64), LeftOut::default()))
+            .collect(),
+    };
+    let half = HISTORY_WORKERS_MAX / 2;
+    let mut history = History::default();
+    for second in 0..=61 {
+        let now = Now {
+            monotonic: Instant::from_millis(1_000 * second),
+            unix: second as u32,
+        };
+        // One worker too many for the last half of it.
+        let surplus = usize::from(second > 30);
+        let loads = [
+            server(0, 0..half),
+            server(1, half..HISTORY_WORKERS_MAX + surplus),
+        ];
+        let cachelets = HISTORY_WORKERS_MAX + 1;
+        history.note(now, cachelets, (&loads, ServedView::default()), name);
+    }
+    let now = Instant::from_millis(62_000);
+    let last = |step| {
+        let columns = 1;
+        let of = Measure::Reads;
+        HeatView::of(&history, now, WantedHeat { of, step, columns })
+    };
+    let second = last(Step::Second);
+    let rows: Vec<_> = (second.workers.iter())
+        .map(|row| (&*row.server, row.worker))
+        .collect();
+    assert_eq!(rows, [("a", None), ("b", None)]);
+    // Of each server the worker with most, of all of them the sum and the mean.
+    let column = &second.columns[0];
+    let (half, all) = (half as u64, HISTORY_WORKERS_MAX as u64);
+    assert_eq!(column.workers, [Some(99 + half), Some(100 + all)]);
+    let sum = (all + 1) * 100 + all * (all + 1) / 2;
+    assert_eq!((column.sum, column.reads), (sum, sum));
+    assert!((column.mean - sum as f64 / (all + 1) as f64).abs() < 1e-6);
+    let owner = |cachelet: u64| column.owners[cachelet as usize];
+    assert_eq!((owner(half - 1), owner(half)), (Some(0), Some(1)));
+    // In a minute with both, each has its rows.
+    let minute = last(Step::Minute);
+    assert_eq!(minute.workers.len() as u64, all + 2);
+    let told = minute.columns[0].workers.iter().flatten();
+    assert_eq!(told.count() as u64, all + 2);
+}
+
+#[test]
 fn both_rings_end_at_their_limits() {
     // What the limits and docs/page.md say of bytes.
     let cell = size_of::<Option<crate::history::Cell>>();
-    assert_eq!((cell, size_of::<crate::history::Row>()), (24, 24));
+    assert_eq!((cell, size_of::<crate::history::Row>()), (24, 40));
     assert!(HISTORY_CELLS_MAX * cell <= 32 << 20);
     let mut history = History::default();
     let note = |history: &mut History, seconds: u64, cachelets: usize| {
