@@ -179,7 +179,7 @@ async fn heartbeat(
         return guard::denied(&shared, denial);
     }
     match shared.handle(&heartbeat).await {
-        Ok(Ok(answer)) => Json(answer).into_response(),
+        Ok(Ok(answer)) => shared.map_text().respond(answer),
         Ok(Err(refusal)) => refused(&refusal),
         Err(Unsaved) => unsaved(),
     }

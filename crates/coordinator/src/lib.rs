@@ -32,6 +32,7 @@ mod explain;
 mod guard;
 mod http;
 mod logged;
+mod map_text;
 mod metrics;
 mod migrations;
 mod pages;

@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use evenkeel_coordinator_core::{Heartbeat, Refusal};
 
@@ -84,18 +84,17 @@ impl Reach {
     /// [`Refusal::Unreachable`] names the first worker that is no use.
     pub(crate) async fn look_for(&self, server: Process<'_>) -> Result<(), Refusal> {
         let first = server.worker_ports.first().copied().unwrap_or(0);
-        let looking = async {
+        let until = Instant::now() + PATIENCE;
+        let ms = PATIENCE.as_millis();
+        let asked = match timeout_at(until, self.permits.acquire()).await {
             // Never closed.
-            let _permit = self.permits.acquire().await;
-            ask_all(&server, first).await
-        };
-        let late = |_| {
-            Err((
+            Ok(_permit) => (timeout_at(until, ask_all(&server, first)).await)
+                .unwrap_or_else(|_| Err((first, format!("no answer within {ms} ms")))),
+            Err(_) => Err((
                 first,
-                format!("no answer within {} ms", PATIENCE.as_millis()),
-            ))
+                format!("too many servers begin at once to ask it within {ms} ms"),
+            )),
         };
-        let asked = timeout(PATIENCE, looking).await.unwrap_or_else(late);
         asked.map_err(|(port, why)| Refusal::Unreachable {
             name: server.name.to_owned(),
             host: server.host.to_owned(),

@@ -35,7 +35,7 @@ use crate::store::{MemoryStore, StateStore};
 use crate::write_timeout::WriteTimeout;
 use evenkeel_coordinator_core::limits::PROXIES_MAX;
 use evenkeel_coordinator_core::{CoordinatorCore, SavedState};
-use evenkeel_runtime::split_port;
+use evenkeel_runtime::{raise_descriptor_limit_if_allowed, split_port};
 use evenkeel_scaler::Actuator;
 use evenkeel_types::map::SERVERS_MAX;
 use tracing::{field, info, warn};
@@ -65,6 +65,7 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 /// See [`RunError`]; its [exit code](RunError::exit_code) is that of the process.
 pub fn run(args: &Args) -> Result<(), RunError> {
     args.log.start("evenkeel coordinator");
+    raise_descriptor_limit_if_allowed(CONNECTIONS_MAX);
     let coordinator = Coordinator::bind(args)?;
     let (address, guard) = (coordinator.address(), Arc::clone(&coordinator.guard));
     let page = page_url(address, guard.is_secure());

@@ -15,6 +15,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::audience::Audience;
 use crate::logged::Logged;
+use crate::map_text::MapText;
 use crate::reach::Reach;
 use crate::store::StateStore;
 use evenkeel_coordinator_core::{CoordinatorCore, Heartbeat, HeartbeatAnswer, Refusal};
@@ -34,6 +35,7 @@ pub(crate) struct SharedCore {
     tally: Arc<Mutex<Tally>>,
     reach: Reach,
     audience: Audience,
+    map_text: MapText,
 }
 
 /// Where a coordinator stands for those who ask it.
@@ -165,6 +167,7 @@ impl SharedCore {
             tally: Arc::default(),
             reach: Reach::new(),
             audience: Audience::new(),
+            map_text: MapText::default(),
         }
     }
 
@@ -318,6 +321,11 @@ impl SharedCore {
             viewers: self.audience.len(),
             ..*lock(&self.tally)
         }
+    }
+
+    /// The newest map as it is told.
+    pub(crate) fn map_text(&self) -> &MapText {
+        &self.map_text
     }
 
     /// Who look at the page.

@@ -27,3 +27,18 @@ pub fn raise_descriptor_limit(connections: usize) -> Result<(), UsageError> {
         ))
     })
 }
+
+/// The same as far as the hard limit lets it, for a process that can do with fewer.
+pub fn raise_descriptor_limit_if_allowed(connections: usize) {
+    let wanted = connections as u64 + RESERVED_DESCRIPTORS;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let allowed = maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    if current.is_some_and(|current| current < allowed) {
+        let raised = Rlimit {
+            current: Some(allowed),
+            maximum,
+        };
+        // Up to the hard limit it is always allowed.
+        let _ = setrlimit(Resource::Nofile, raised);
+    }
+}

@@ -52,7 +52,9 @@ pub use buffer::InputBuffer;
 pub use clock::{Clock, TurnClock, since_boot};
 pub use connections::{ConnectionCount, OverLimit};
 pub use daemon::{Daemon, PidFile, daemonize, write_whole};
-pub use descriptors::{RESERVED_DESCRIPTORS, raise_descriptor_limit};
+pub use descriptors::{
+    RESERVED_DESCRIPTORS, raise_descriptor_limit, raise_descriptor_limit_if_allowed,
+};
 pub use exit::{ExitCode, UsageError, print_line, report};
 pub use http::{HttpPort, Page, PageKind};
 pub use listen::{Listener, bind_tcp, bind_unix, try_bind_tcp};

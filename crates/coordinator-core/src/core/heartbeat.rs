@@ -1,5 +1,7 @@
 //! A member's heartbeat: what is checked, what its parts are for, and what is answered.
 
+use core::time::Duration;
+
 use evenkeel_control::{Heartbeat, HeartbeatAnswer, MemberKind, Refusal};
 use evenkeel_types::serving::SERVING_LEASE;
 use evenkeel_types::{Epoch, Instant, Now, ServerId};
@@ -204,8 +206,11 @@ impl CoordinatorCore {
             || self.members.is_fencing(now)
             || self.members.awaits_followers()
             || server_id.is_some_and(|server| self.migrations.concern(server, &self.draft));
+        let members = self.members.servers().len() + self.members.proxies().len();
+        // Both have limits.
+        let apart = Duration::from_secs(1) * members as u32 / limits::HURRIED_HEARTBEATS_PER_S;
         let interval = match hurry {
-            true => self.config.interval().min(limits::INTERVAL_EAGER),
+            true => (self.config.interval()).min(limits::INTERVAL_EAGER.max(apart)),
             false => self.config.interval(),
         };
         // A server's lease must not end between two heartbeats.
@@ -218,16 +223,21 @@ impl CoordinatorCore {
             MemberKind::Server => (Vec::new(), false),
         };
         let interval = match is_changing {
-            true => interval.min(limits::INTERVAL_CHANGING),
+            true => interval.min(limits::INTERVAL_CHANGING.max(apart)),
             false => interval,
         };
         let may_end = |id| self.members.may_end(now, id, &self.draft);
+        // A map that it was told is not told again while it is on the way to all of its parts.
+        let told = match heartbeat.lineage {
+            Some(lineage) if lineage == self.lineage => heartbeat.told.max(heartbeat.epoch),
+            _ => heartbeat.epoch,
+        };
         HeartbeatAnswer {
             server_id,
             epoch: self.epoch(),
             lineage: self.lineage,
             leader: self.leader,
-            map: self.map.clone().filter(|_| heartbeat.epoch < self.epoch()),
+            map: self.map.clone().filter(|_| told < self.epoch()),
             mean_worker_load: self.mean_load.value(),
             utilization: self.plans.utilization(),
             pools,

@@ -16,6 +16,9 @@ use crate::support::{DEADLINE, Member};
 
 const ARGUMENTS: &str = "EVENKEEL_TEST_COORDINATOR_ARGUMENTS";
 
+/// As many files may be open at the start of a coordinator.
+const FILES: u64 = 512;
+
 #[derive(Parser)]
 struct Program {
     #[command(flatten)]
@@ -40,9 +43,16 @@ fn coordinator_process() {
     std::process::exit(i32::from(code as u8));
 }
 
+/// With a soft limit of open files that a thousand members would be too many for.
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = Command::new("sh");
     command
+        .args([
+            "-c",
+            r#"ulimit -S -n "$0" && exec "$@""#,
+            &FILES.to_string(),
+        ])
+        .arg(std::env::current_exe().unwrap())
         .args(["--exact", "process::coordinator_process", "--nocapture"])
         .env(ARGUMENTS, arguments.join("\n"))
         .stdin(Stdio::null())
@@ -114,6 +124,20 @@ fn either_signal_stops_it_cleanly() {
         assert!(process.client().servers().is_ok());
         process.signal(signal);
         assert_eq!(process.child.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn it_takes_as_many_files_as_members_need_where_it_may() {
+    let process = Process::start(&["--listen=127.0.0.1:0"]);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", process.child.id()));
+    let limits = limits.unwrap();
+    let files = (limits.lines()).find_map(|line| line.strip_prefix("Max open files"));
+    let mut limits = files.unwrap().split_whitespace();
+    let (soft, hard) = (limits.next().unwrap(), limits.next().unwrap());
+    assert_ne!(soft, FILES.to_string());
+    if soft != hard {
+        assert!(soft.parse::<u64>().unwrap() > 20_000, "{soft} of {hard}");
     }
 }
 

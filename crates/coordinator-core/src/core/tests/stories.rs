@@ -23,6 +23,17 @@ fn the_first_map_waits_for_the_initial_servers() {
 }
 
 #[test]
+fn members_of_a_large_cluster_hurry_less() {
+    let mut world = World::new(501);
+    let intervals = (1..=500).map(|n| world.send(&server(n, 1)).unwrap().interval_ms);
+    let intervals: Vec<u64> = intervals.collect();
+    let eager = limits::INTERVAL_EAGER.as_millis() as u64;
+    assert_eq!(intervals[..200], [eager; 200]);
+    assert!(intervals.is_sorted());
+    assert_eq!(intervals[499], 250);
+}
+
+#[test]
 fn the_first_map_has_as_many_cachelets_as_the_memory_of_its_servers_carries() {
     let shares = |mib: [u64; 2], said: Option<usize>| {
         let mut world = World::new(2);
