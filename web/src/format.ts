@@ -2,6 +2,9 @@
 
 const whole = new Intl.NumberFormat('en');
 
+/** The order of names, with numbers in them as people count: s2 before s10. */
+export const byName = new Intl.Collator('en', { numeric: true }).compare;
+
 /** 0.5, 12, 3,201, 1.2 M. */
 export function count(value: number): string {
   if (value >= 999_500) return `${(value / 1e6).toPrecision(3)} M`;

@@ -2,6 +2,7 @@
 
 import type { Heat, HeatColumn, HeatRow, Measure } from './api.ts';
 import { nameOf } from './findings.ts';
+import { byName } from './format.ts';
 
 export interface Span {
   name: string;
@@ -81,10 +82,9 @@ export interface Row {
 
 /** Workers by name; then cachelets by their present worker, so that each server's are together. */
 export function layout(history: History): { workers: Row[]; cachelets: Row[] } {
-  const compare = new Intl.Collator('en', { numeric: true }).compare;
   const order = history.workers
     .map((worker, index) => ({ name: nameOf(worker), index }))
-    .sort((a, b) => compare(a.name, b.name))
+    .sort((a, b) => byName(a.name, b.name))
     .map((it) => it.index);
   const last = history.columns.at(-1);
   const present = order.filter((index) => history.columns.some((column) => column.workers[index] != null));

@@ -3,10 +3,8 @@
 import { useState } from 'preact/hooks';
 import { type Snapshot, type Worker, approvePlan, approveScale } from './api.ts';
 import { maxOverMean, meanLoad, nameOf, served } from './findings.ts';
-import { bytes, clock, count, counted, duration, micros, percent, shortened, times } from './format.ts';
+import { byName, bytes, clock, count, counted, duration, micros, percent, shortened, times } from './format.ts';
 import { type Mark, SIGNS } from './marks.ts';
-
-const { compare } = new Intl.Collator('en', { numeric: true });
 
 /** Lines that are shown; who wants all asks the API. */
 const KEYS_SHOWN = 12;
@@ -143,7 +141,7 @@ function busiest(seen: Snapshot, workers: Map<string, Worker[]>) {
   const { servers } = seen.servers;
   const places = (name: string) => Math.max(1, workers.get(name)?.length ?? 0);
   const all = servers.reduce((sum, it) => sum + places(it.name), 0);
-  if (all <= WORKERS_SHOWN) return [...servers].sort((a, b) => compare(a.name, b.name));
+  if (all <= WORKERS_SHOWN) return [...servers].sort((a, b) => byName(a.name, b.name));
   const busy = (name: string) => Math.max(-1, ...(workers.get(name) ?? []).map((it) => it.busy));
   const ranked = servers.map((server) => ({ server, rank: server.up ? busy(server.name) : 2 })).sort((a, b) => b.rank - a.rank);
   let left = WORKERS_SHOWN;

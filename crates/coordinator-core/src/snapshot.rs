@@ -152,17 +152,18 @@ fn leave_few_workers(loads: &mut ClusterLoadsView) {
     }
     let served = |worker: &WorkerLoadView| worker.load + worker.replica_load;
     let most = loads.workers.iter().map(served).fold(1.0, f64::max);
-    let mut ranks: BTreeMap<String, f64> = BTreeMap::new();
+    // By server: how much it stands out, and its workers.
+    let mut ranks: BTreeMap<String, (f64, usize)> = BTreeMap::new();
     for worker in &loads.workers {
-        let rank = ranks.entry(worker.server.clone()).or_default();
+        let (rank, workers) = ranks.entry(worker.server.clone()).or_default();
         *rank = rank.max(worker.busy).max(served(worker) / most);
+        *workers += 1;
     }
     let mut servers: Vec<_> = ranks.into_iter().collect();
-    servers.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    servers.sort_by(|(_, (a, _)), (_, (b, _))| b.total_cmp(a));
     let (mut shown, mut told) = (BTreeSet::new(), 0);
-    for (server, _) in servers {
-        let of_server = |worker: &&WorkerLoadView| worker.server == server;
-        told += loads.workers.iter().filter(of_server).count();
+    for (server, (_, workers)) in servers {
+        told += workers;
         // One is told, however many workers it has.
         if told > SNAPSHOT_WORKERS_FEW && !shown.is_empty() {
             break;

@@ -1,4 +1,4 @@
-//! A fleet of servers that are none: each tells a coordinator of made-up loads, and all give the same ports as theirs.
+//! Members that are servers by name alone: each tells a coordinator of made-up loads, and all of them have the same ports.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -7,6 +7,7 @@ use evenkeel_control::loads::{CacheletColumns, LoadNews, WorkerColumns};
 use evenkeel_control::{LoadReport, MemberKind};
 use evenkeel_member::access::Access;
 use evenkeel_member::{MemberConfig, MemberEvent, MemberHandle, Report};
+use evenkeel_runtime::raise_descriptor_limit_if_allowed;
 use evenkeel_testkit::worker_ports;
 use evenkeel_types::map::ClusterMap;
 use evenkeel_types::{BootId, Epoch};
@@ -37,6 +38,7 @@ pub fn start(
     servers: u16,
     mut wait_for: impl FnMut(usize),
 ) -> Vec<MemberHandle> {
+    raise_descriptor_limit_if_allowed(4 * usize::from(servers));
     let ports = worker_ports(BOOT, WORKERS);
     let start = |n| {
         let told = Arc::new(Mutex::new(Told::default()));
@@ -138,8 +140,6 @@ impl Told {
             left_out_bytes: nothing,
         };
         Report {
-            leased: false,
-            ending: false,
             epoch: self.epoch,
             load: LoadReport {
                 requests_per_second: loads.map(|load| load as f64).into(),
@@ -150,13 +150,7 @@ impl Told {
                 }),
                 served: None,
             },
-            hot_keys: None,
-            migrates: false,
-            asks_for_moves: false,
-            migrations: Vec::new(),
-            config_hash: None,
-            control_port: 0,
-            pools: Vec::new(),
+            ..Report::default()
         }
     }
 }

@@ -175,7 +175,7 @@ fn a_browser_sees_the_demo() {
 #[ignore = "nightly: a coordinator of a thousand servers"]
 fn a_browser_sees_a_thousand_servers_of_sixteen_workers() {
     let servers = LARGE_SERVERS.to_string();
-    // Members speak every two seconds.
+    // A busy machine may hold members up.
     let arguments = ["--initial-servers", &servers, "--silent-ms", "12000"];
     let coordinator = evenkeel::coordinator(&arguments);
     let address = coordinator.address();

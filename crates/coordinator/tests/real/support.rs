@@ -118,21 +118,13 @@ impl Member {
         let report = {
             let applied = applied.clone();
             move || Report {
-                leased: false,
-                ending: false,
                 epoch: Epoch(applied.load(Ordering::SeqCst)),
                 load: LoadReport {
                     requests_per_second: load.clone(),
                     measured: None,
                     served: None,
                 },
-                hot_keys: None,
-                migrates: false,
-                asks_for_moves: false,
-                migrations: Vec::new(),
-                config_hash: None,
-                control_port: 0,
-                pools: Vec::new(),
+                ..Report::default()
             }
         };
         let on_event = move |event| {

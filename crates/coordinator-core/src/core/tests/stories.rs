@@ -34,6 +34,21 @@ fn members_of_a_large_cluster_hurry_less() {
 }
 
 #[test]
+fn a_map_that_a_member_was_told_is_not_told_again() {
+    let mut world = World::new(1);
+    let mut member = server(1, 1);
+    let first = world.send(&member).unwrap();
+    let epoch = first.map.expect("the first map").epoch();
+    // The answer was lost, or came: the member does not work by it yet.
+    assert!(world.send(&member).unwrap().map.is_some());
+    (member.told, member.lineage) = (epoch, Some(first.lineage));
+    assert_eq!(world.send(&member).unwrap().map, None);
+    // What another coordinator told it is another map.
+    member.lineage = Some(first.lineage + 1);
+    assert!(world.send(&member).unwrap().map.is_some());
+}
+
+#[test]
 fn the_first_map_has_as_many_cachelets_as_the_memory_of_its_servers_carries() {
     let shares = |mib: [u64; 2], said: Option<usize>| {
         let mut world = World::new(2);
