@@ -161,6 +161,7 @@ mod tests {
             acknowledged,
             silent_ms: 12_340,
             end_would_show: true,
+            gone_after_ms: None,
         };
         let said = |proxy: &str, copies, fits| BundleWishView {
             proxy: proxy.into(),

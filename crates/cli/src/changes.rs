@@ -257,6 +257,7 @@ mod tests {
             acknowledged,
             silent_ms: 12_340,
             end_would_show: true,
+            gone_after_ms: None,
         };
         ChangeView {
             pool: "main".into(),

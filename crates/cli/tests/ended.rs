@@ -1,4 +1,5 @@
-//! A proxy whose process has ended without a goodbye holds nothing up; one that is stopped does.
+//! A proxy whose process has ended without a goodbye holds nothing up. One that is stopped or cut off does, unless it has said that it ends when no
+//! coordinator answers.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,7 +8,8 @@ use std::time::Duration;
 use evenkeel_testkit::{Client, Memcached, Process, Signal, evenkeel, http, poll_until};
 use serde_json::{Value, json};
 
-const DEADLINE: Duration = Duration::from_secs(60);
+/// Longest wait for anything; reached only by a failure.
+const DEADLINE: Duration = Duration::from_secs(180);
 
 fn proxy(folder: &Path, name: &str, pools: &str) -> Process {
     let file = folder.join(format!("{name}.toml"));
@@ -38,19 +40,48 @@ fn wait_for_followers(coordinator: SocketAddr, expected: &[&str]) {
     });
 }
 
+/// A pool of the first server, which is warmed from one of the second.
+fn pools(coordinator: SocketAddr, servers: &[Memcached; 2]) -> String {
+    let [own, former] = servers.each_ref().map(Memcached::address);
+    format!(
+        "[pools.main]\nservers = [\"{own}\"]\nwarm_from = \"old\"\npool_coordinator = \"http://{coordinator}\"\n\
+         [pools.old]\nservers = [\"{former}\"]\n[[routes]]\npool = \"main\"\n"
+    )
+}
+
+/// The proxies that events of a kind are about, in turn.
+fn events(coordinator: SocketAddr, what: &str) -> Vec<Value> {
+    let events = get(coordinator, "/api/v1/changes/events");
+    let events = events["events"].as_array().expect("events").iter();
+    let found = events.filter(|event| event["what"] == what);
+    found.map(|event| event["proxies"].clone()).collect()
+}
+
+/// The change is done by this many proxies.
+fn bring_to_done(coordinator: SocketAddr, proxies: usize) {
+    let order = json!({"goal": "done", "proxies": proxies}).to_string();
+    poll_until(DEADLINE, "the change to be begun", || {
+        let begun = http::post_json(coordinator, "/api/v1/changes/main/begin", &order);
+        (begun.expect("the coordinator answers").0 == 200).then_some(())
+    });
+    poll_until(DEADLINE, "the change to be done", || {
+        let change = get(coordinator, "/api/v1/changes")["changes"][0].clone();
+        if change["stage"] == "former" && change["goal"] == "former" {
+            // Taken back where a busy machine kept requests waiting: then once more.
+            let _ = http::post_json(coordinator, "/api/v1/changes/main/begin", &order);
+        }
+        (change["stage"] == "done").then_some(())
+    });
+}
+
 #[test]
 fn a_killed_proxy_is_found_to_have_ended_and_a_stopped_one_is_waited_for() {
-    let servers: Vec<Memcached> = (0..2).map(|_| Memcached::spawn(&["-t", "1"])).collect();
-    let names: Vec<String> = servers.iter().map(|it| it.address().to_string()).collect();
+    let servers = [(); 2].map(|()| Memcached::spawn(&["-t", "1"]));
     let folder = tempfile::tempdir().expect("a temporary folder");
     let state = folder.path().join("state").display().to_string();
     let coordinator = evenkeel::coordinator(&["--state", &state, "--silent-ms", "1000"]);
     let at = coordinator.address();
-    let pools = format!(
-        "[pools.main]\nservers = [\"{}\"]\nwarm_from = \"old\"\npool_coordinator = \"http://{at}\"\n\
-         [pools.old]\nservers = [\"{}\"]\n[[routes]]\npool = \"main\"\n",
-        names[0], names[1]
-    );
+    let pools = pools(at, &servers);
     let mut proxies = ["p1", "p2", "p3"].map(|name| proxy(folder.path(), name, &pools));
     wait_for_followers(at, &["p1", "p2", "p3"]);
     // Only who was asked once is found to have ended.
@@ -63,26 +94,72 @@ fn a_killed_proxy_is_found_to_have_ended_and_a_stopped_one_is_waited_for() {
     proxies[1].signal(Signal::Stop);
     proxies[2].kill();
     wait_for_followers(at, &["p1", "p2"]);
-    let events = get(at, "/api/v1/changes/events");
-    let ended: Vec<&Value> = (events["events"].as_array().expect("events").iter())
-        .filter(|event| event["what"] == "proxy_ended")
-        .map(|event| &event["proxies"])
-        .collect();
-    assert_eq!(ended, [&json!(["p3"])], "a stopped one has not ended");
+    let ended = events(at, "proxy_ended");
+    assert_eq!(ended, [json!(["p3"])], "a stopped one has not ended");
     proxies[1].signal(Signal::Continue);
-    let order = json!({"goal": "done", "proxies": 2}).to_string();
-    poll_until(DEADLINE, "the change to be begun", || {
-        let begun = http::post_json(at, "/api/v1/changes/main/begin", &order);
-        (begun.expect("the coordinator answers").0 == 200).then_some(())
-    });
-    poll_until(DEADLINE, "the change to be done", || {
-        let change = get(at, "/api/v1/changes")["changes"][0].clone();
-        if change["stage"] == "former" && change["goal"] == "former" {
-            // Taken back where a busy machine kept requests waiting: then once more.
-            let _ = http::post_json(at, "/api/v1/changes/main/begin", &order);
-        }
-        (change["stage"] == "done").then_some(())
-    });
+    bring_to_done(at, 2);
     let mut client = Client::connect(proxies[0].address());
+    assert_eq!(client.set("key", b"value"), "STORED");
+}
+
+/// As long as it must not be heard in these tests, and the line in its file.
+const GONE_AFTER: &str = "gone_after = \"10s\"\n";
+
+/// One that can be reached by nobody but its clients looks like one whose machine has died, until it goes on.
+#[test]
+fn stopped_proxies_that_count_as_gone_end_and_send_nothing_that_they_had_yet_to_send() {
+    let servers = [(); 2].map(|()| Memcached::spawn(&["-t", "1"]));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let state = folder.path().join("state").display().to_string();
+    let coordinator = evenkeel::coordinator(&["--state", &state, "--silent-ms", "1000"]);
+    let at = coordinator.address();
+    let pools = pools(at, &servers);
+    let kept = proxy(folder.path(), "p1", &pools);
+    let mut stopped = ["p2", "p3"].map(|name| {
+        let pools = format!("{GONE_AFTER}{pools}");
+        proxy(folder.path(), name, &pools)
+    });
+    wait_for_followers(at, &["p1", "p2", "p3"]);
+    // Of the other one nothing is asked: it would sooner speak to the coordinator again than to a server.
+    let mut late = Client::connect(stopped[0].address());
+    assert_eq!(late.set("before", b"value"), "STORED");
+    for proxy in &mut stopped {
+        proxy.signal(Signal::Stop);
+    }
+    late.send(b"set late 0 0 5\r\nvalue\r\n");
+    wait_for_followers(at, &["p1"]);
+    let mut gone = events(at, "proxy_gone");
+    gone.sort_by_key(Value::to_string);
+    assert_eq!(gone, [json!(["p2"]), json!(["p3"])]);
+    bring_to_done(at, 1);
+    for proxy in &mut stopped {
+        proxy.signal(Signal::Continue);
+        assert_eq!(proxy.wait(DEADLINE).code(), Some(1));
+        let said = proxy.stderr_text();
+        let line = "no coordinator has answered for 9 s";
+        assert!(said.contains(line), "{said}");
+    }
+    assert!(late.closed(), "the client is told nothing");
+    let mut client = Client::connect(kept.address());
+    for server in &servers {
+        assert_eq!(server.client().get("late"), None, "it was never sent");
+    }
+    assert_eq!(client.set("late", b"other"), "STORED");
+}
+
+#[test]
+fn without_a_coordinator_a_proxy_ends_that_has_said_so_and_others_serve_on() {
+    let servers = [(); 2].map(|()| Memcached::spawn(&["-t", "1"]));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let state = folder.path().join("state").display().to_string();
+    let mut coordinator = evenkeel::coordinator(&["--state", &state, "--silent-ms", "1000"]);
+    let at = coordinator.address();
+    let pools = pools(at, &servers);
+    let kept = proxy(folder.path(), "p1", &pools);
+    let mut ends = proxy(folder.path(), "p2", &format!("{GONE_AFTER}{pools}"));
+    wait_for_followers(at, &["p1", "p2"]);
+    coordinator.kill();
+    assert_eq!(ends.wait(DEADLINE).code(), Some(1));
+    let mut client = Client::connect(kept.address());
     assert_eq!(client.set("key", b"value"), "STORED");
 }

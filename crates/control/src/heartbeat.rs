@@ -5,6 +5,7 @@
 //! if there is one, the cluster's load and the settings. Losing or repeating one does no harm.
 //! Unknown fields are ignored on both sides, so that versions can be mixed.
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use evenkeel_hotkeys::settings::Settings;
@@ -13,6 +14,7 @@ use evenkeel_types::{BootId, CacheletId, Epoch, ServerId};
 use serde::{Deserialize, Serialize};
 
 use crate::bundles::{BundleStep, FollowedBundle};
+use crate::gone::GONE_AFTER;
 use crate::hot_keys::HotKeysNews;
 use crate::limits::{FOLLOWED_POOLS_MAX, LOAD_RPS_MAX};
 use crate::loads::LoadNews;
@@ -92,6 +94,10 @@ pub struct Heartbeat {
     /// ([`control_line`](crate::control_line)). 0 for none.
     #[serde(default)]
     pub control_port: u16,
+    /// A proxy that follows pools: it ends when no coordinator answers, so that it counts as [gone](crate::gone) when it was not heard for this
+    /// long. The same for as long as its process lives. Absent where only the end of its process, or an operator, says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gone_after_ms: Option<u64>,
     /// A proxy: how far it is in the changes of the pools that it follows here. At most [`FOLLOWED_POOLS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<FollowedPool>,
@@ -247,6 +253,11 @@ pub struct HeartbeatAnswer {
 }
 
 impl Heartbeat {
+    /// See [`gone_after_ms`](Self::gone_after_ms).
+    pub fn gone_after(&self) -> Option<Duration> {
+        self.gone_after_ms.map(Duration::from_millis)
+    }
+
     /// Checks everything that can be checked without knowing the cluster.
     ///
     /// # Errors
@@ -270,6 +281,12 @@ impl Heartbeat {
         if self.pools.len() > FOLLOWED_POOLS_MAX {
             let count = self.pools.len();
             return Err(Refusal::TooManyPools { count });
+        }
+        if self
+            .gone_after()
+            .is_some_and(|it| !GONE_AFTER.contains(&it))
+        {
+            return Err(Refusal::BadGoneAfter);
         }
         for followed in &self.pools {
             check_name("pool", &followed.pool)?;

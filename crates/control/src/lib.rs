@@ -18,6 +18,7 @@ pub mod access;
 pub mod bundles;
 mod control_port;
 pub mod exposition;
+pub mod gone;
 mod heartbeat;
 pub mod hot_keys;
 pub mod http;

@@ -5,6 +5,7 @@ use core::fmt;
 use evenkeel_types::map::{MIGRATIONS_MAX, NAME_LEN_MAX, SERVERS_MAX, WORKERS_MAX};
 use evenkeel_types::{BootId, Epoch};
 
+use crate::gone::GONE_AFTER;
 use crate::limits::{
     FOLLOWED_POOLS_MAX, JOINS_PER_MINUTE, LOAD_RPS_MAX, PROXIES_MAX, WORKERS_TOTAL_MAX,
 };
@@ -123,6 +124,13 @@ pub enum Refusal {
         /// The pool.
         pool: String,
     },
+    /// A proxy would count as gone too early, or too late.
+    #[error(
+        "a proxy that hears of no coordinator can count as gone after {} to {} s",
+        GONE_AFTER.start().as_secs(),
+        GONE_AFTER.end().as_secs()
+    )]
+    BadGoneAfter,
     /// The member works by a map that this coordinator has not made yet.
     #[error("the newest map has epoch {newest}, the member claims to work by {claimed}")]
     FutureEpoch {
@@ -255,6 +263,8 @@ pub enum Reason {
     MixedBundle,
     /// See [`Refusal::BadBundle`].
     BadBundle,
+    /// See [`Refusal::BadGoneAfter`].
+    BadGoneAfter,
     /// See [`Refusal::FutureEpoch`].
     FutureEpoch,
     /// See [`Refusal::ForeignMap`].
@@ -283,7 +293,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in order.
-    pub const ALL: [Reason; 26] = [
+    pub const ALL: [Reason; 27] = [
         Reason::WrongCluster,
         Reason::BadName,
         Reason::BadPort,
@@ -298,6 +308,7 @@ impl Reason {
         Reason::ForeignBundle,
         Reason::MixedBundle,
         Reason::BadBundle,
+        Reason::BadGoneAfter,
         Reason::FutureEpoch,
         Reason::ForeignMap,
         Reason::DuplicateName,
@@ -329,6 +340,7 @@ impl Reason {
             Reason::ForeignBundle => "foreign_bundle",
             Reason::MixedBundle => "mixed_bundle",
             Reason::BadBundle => "bad_bundle",
+            Reason::BadGoneAfter => "bad_gone_after",
             Reason::FutureEpoch => "future_epoch",
             Reason::ForeignMap => "foreign_map",
             Reason::DuplicateName => "duplicate_name",
@@ -369,6 +381,7 @@ impl Refusal {
             Refusal::ForeignBundle { .. } => Reason::ForeignBundle,
             Refusal::MixedBundle { .. } => Reason::MixedBundle,
             Refusal::BadBundle { .. } => Reason::BadBundle,
+            Refusal::BadGoneAfter => Reason::BadGoneAfter,
             Refusal::FutureEpoch { .. } => Reason::FutureEpoch,
             Refusal::ForeignMap => Reason::ForeignMap,
             Refusal::DuplicateName { .. } => Reason::DuplicateName,
@@ -396,7 +409,8 @@ impl Refusal {
             | Reason::TooManyMigrations
             | Reason::TooManyPools
             | Reason::BadRing
-            | Reason::BadBundle => Fault::Invalid,
+            | Reason::BadBundle
+            | Reason::BadGoneAfter => Fault::Invalid,
             Reason::WrongCluster
             | Reason::ForeignStep
             | Reason::ForeignRing

@@ -73,6 +73,8 @@ pub struct MemberConfig {
     pub worker_ports: Vec<u16>,
     /// Locality domain.
     pub rack: Option<String>,
+    /// See [`Heartbeat::gone_after_ms`].
+    pub gone_after: Option<Duration>,
     /// Seed of the random spread of heartbeats, different for each member.
     pub seed: u64,
 }
@@ -428,9 +430,16 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
         if !std::mem::replace(&mut self.view.found, true) {
             (self.on_event)(MemberEvent::Found);
         }
-        events.into_iter().for_each(&mut self.on_event);
-        if self.heartbeat.kind == MemberKind::Server {
-            (self.on_event)(MemberEvent::Answered { sent, epoch, lease });
+        let answered = MemberEvent::Answered { sent, epoch, lease };
+        match self.heartbeat.kind {
+            MemberKind::Proxy => {
+                (self.on_event)(answered);
+                events.into_iter().for_each(&mut self.on_event);
+            }
+            MemberKind::Server => {
+                events.into_iter().for_each(&mut self.on_event);
+                (self.on_event)(answered);
+            }
         }
         if may_end && !std::mem::replace(&mut self.view.may_end, true) {
             (self.on_event)(MemberEvent::MayEnd);
@@ -476,6 +485,10 @@ impl<R: FnMut() -> Report, E: FnMut(MemberEvent)> Member<R, E> {
     }
 }
 
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn first_heartbeat(config: &MemberConfig) -> Heartbeat {
     Heartbeat {
         cluster: config.cluster.clone(),
@@ -498,6 +511,7 @@ fn first_heartbeat(config: &MemberConfig) -> Heartbeat {
         ending: false,
         config_hash: None,
         control_port: 0,
+        gone_after_ms: config.gone_after.map(millis),
         pools: Vec::new(),
         leaves: false,
     }
@@ -520,6 +534,7 @@ mod tests {
             port: 1,
             worker_ports: vec![2],
             rack: None,
+            gone_after: None,
             seed: 1,
         };
         type Break = fn(&mut MemberConfig);

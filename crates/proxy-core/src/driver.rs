@@ -22,6 +22,7 @@ use crate::under_way::flush::go_on_with_flushes;
 use crate::under_way::inner::go_on_with_steps;
 use crate::under_way::limited::go_on_with_limited;
 use crate::under_way::profile::{begin_visit, hand_over_all};
+use crate::under_way::reach::look_at_idle;
 use crate::under_way::retry::retry_parked;
 use crate::under_way::say::{forget_client, resume};
 use crate::under_way::stages::acknowledge_steps;
@@ -173,6 +174,7 @@ impl ProxyCore {
         retry_parked(self, now);
         go_on_with_flushes(self, now);
         forget_left_pools(self, now);
+        look_at_idle(self, now);
         for id in self.backends.ids() {
             let due = self.backends.get(id).and_then(Backend::deadline);
             if due.is_some_and(|due| due <= now) {
@@ -193,7 +195,8 @@ impl ProxyCore {
         let others = others.chain(self.limited_due.deadline());
         let others = others.chain(self.deletions.deadline());
         let others = others.chain(self.crossings.deadline());
-        let others = others.chain(self.leaving_look).chain(slot_end);
+        let others = others.chain(self.leaving_look).chain(self.idle_look);
+        let others = others.chain(slot_end);
         let first = backends.chain(others).min();
         self.outbox.set_deadline(first);
     }

@@ -110,6 +110,10 @@ pub const REQUESTS_PER_TURN: u32 = 20;
 /// Pause before the first attempt to reach a lost backend again; doubles with each failure.
 pub const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(50);
 
+/// How often servers of a ring are looked at of which nothing is asked: a fifth of the time, unless an operator says otherwise, after which one that
+/// no proxy reaches is dead.
+pub const IDLE_LOOK: Duration = Duration::from_secs(2);
+
 /// Servers that a pool has had and that are remembered, in case they come back. With more, each new
 /// one is taken for one that comes back.
 pub(crate) const LEFT_SERVERS_MAX: usize = 4096;

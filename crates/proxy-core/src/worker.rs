@@ -62,6 +62,8 @@ pub struct ProxyCore {
     pub(crate) random: Random,
     /// When to look whether a pool can be forgotten; `None` while none is to be.
     pub(crate) leaving_look: Option<Instant>,
+    /// When to look whether servers of rings are still there of which nothing is asked; `None` where there are no rings.
+    pub(crate) idle_look: Option<Instant>,
     pub(crate) spare: Spare,
     /// Emptied memory of large values.
     pub(crate) rooms: Rooms,
@@ -96,6 +98,7 @@ impl ProxyCore {
             log: None,
             random: Random::new(seed),
             leaving_look: None,
+            idle_look: None,
             spare: Spare::default(),
             rooms: Rooms::default(),
             scratch: Scratch::default(),

@@ -11,6 +11,9 @@ use std::time::Duration;
 /// Most reads of one connection in a turn, so that a fast sender does not starve the others.
 const READS_PER_TURN: usize = 4;
 
+/// A request is large of which this many bytes have come in part.
+const LARGE_MIN: usize = 32 << 10;
+
 /// A connection of an application.
 #[derive(Debug)]
 pub struct Application {
@@ -28,6 +31,8 @@ pub struct Application {
     ended: bool,
     /// It is in the list of connections to serve.
     pub queued: bool,
+    /// It was not served before.
+    is_new: bool,
     /// Since when it owes progress: half a request has come, or answers are not read.
     stalled_since: Option<Instant>,
     /// Bytes that the process counts for it.
@@ -61,6 +66,7 @@ impl Application {
             ends: false,
             ended: false,
             queued: false,
+            is_new: true,
             stalled_since: None,
             counted: 0,
             judged_since: Instant::default(),
@@ -124,10 +130,11 @@ impl Application {
         self.wire.socket().own_address()
     }
 
-    /// Whether something has to be agreed on before the first byte.
+    /// Whether others go first: it was not served before, TLS has something to agree on, or a large request of its has come in part. Each of
+    /// these takes the processor for as long as many requests, and any number may come at once.
     #[inline]
-    pub fn is_opening(&self) -> bool {
-        self.wire.is_opening()
+    pub fn comes_last(&self) -> bool {
+        self.is_new || self.wire.is_opening() || self.input.len() >= LARGE_MIN
     }
 
     /// The socket said that there is something to read, or that the peer's end of stream is.
@@ -150,9 +157,11 @@ impl Application {
         time: impl Fn(&ProxyCore) -> Instant,
         scratch: &mut [u8],
     ) -> Served {
+        self.is_new = false;
         if !self.input.is_empty() || self.ended {
             self.give(core, time(core), &[]);
         }
+        let is_large = self.input.len() >= LARGE_MIN;
         for _ in 0..READS_PER_TURN {
             if !self.readable || self.ended || !core.client_wants_input(self.id) {
                 return Served::Idle;
@@ -170,6 +179,9 @@ impl Application {
                     self.give(core, time(core), &scratch[..count]);
                     self.stalled_since = None;
                     self.moved += count;
+                    if !is_large && self.input.len() >= LARGE_MIN {
+                        break;
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

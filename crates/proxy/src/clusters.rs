@@ -5,6 +5,7 @@
 
 use crate::control::{Control, WorkerHandle};
 use crate::control_port::ControlPort;
+use crate::fence::Fence;
 use crate::load::Load;
 use evenkeel_control::bundles::{BundlePlan, BundleStep, BundleWish, FollowedBundle};
 use evenkeel_control::rings::{FollowedRing, GrainCounted, RingCounts, RingWish};
@@ -84,6 +85,7 @@ struct Members {
     config: Arc<Mutex<String>>,
     /// Open as soon as a pool is followed.
     control_port: ControlPort,
+    fence: Fence,
 }
 
 #[derive(Debug)]
@@ -314,6 +316,14 @@ fn sum(slot: u64, all: Vec<RingCounted>) -> Option<(RingCounts, Histogram)> {
 }
 
 impl Clusters {
+    /// None yet; the process ends as the fence says once pools are followed.
+    pub fn fenced(fence: Fence) -> Self {
+        Clusters(Arc::new(Mutex::new(Members {
+            fence,
+            ..Members::default()
+        })))
+    }
+
     /// The number of a cluster; a new one gets a new number.
     pub fn source(&self, spec: &ClusterSpec) -> MapSource {
         let mut members = self.lock();
@@ -364,13 +374,14 @@ impl Clusters {
     ) -> Result<(), UsageError> {
         let mut members = self.lock();
         let (config, control_port) = (Arc::clone(&members.config), members.control_port.clone());
+        let fence = members.fence.clone();
         let mut known = members.known.iter();
         if known.any(|member| !member.followed.lock().is_empty()) {
             let opened = control_port.open(identity.address.ip(), identity.boot);
             opened.map_err(|error| UsageError(format!("cannot open a control port: {error}")))?;
         }
         for member in members.known.iter_mut().filter(|m| m.handle.is_none()) {
-            let of_all = (&config, &control_port);
+            let of_all = (&config, &control_port, &fence);
             let handle = join(member, identity, clock, workers, of_all)?;
             member.handle = Some(handle);
         }
@@ -395,7 +406,7 @@ impl Clusters {
 
     /// Ends the memberships of all other clusters, and follows no other pools any more.
     pub fn keep_only(&self, wanted: &Wanted) {
-        let left: Vec<Member> = {
+        let (left, fence): (Vec<Member>, _) = {
             let mut members = self.lock();
             let known = std::mem::take(&mut members.known);
             let (kept, left) = known
@@ -405,13 +416,20 @@ impl Clusters {
             for member in &members.known {
                 let source = member.source;
                 let is_kept = |pool: &Arc<str>| wanted.steps.contains(&(source, Arc::clone(pool)));
-                member.followed.lock().retain(|pool, _| is_kept(pool));
+                let mut followed = member.followed.lock();
+                followed.retain(|pool, _| is_kept(pool));
+                if followed.is_empty() {
+                    members.fence.lift(source);
+                }
             }
-            left
+            (left, members.fence.clone())
         };
         // Without the lock: a call under way may take seconds.
-        for handle in left.into_iter().filter_map(|member| member.handle) {
-            handle.leave();
+        for member in left {
+            if let Some(handle) = member.handle {
+                handle.leave();
+            }
+            fence.lift(member.source);
         }
     }
 
@@ -425,7 +443,7 @@ fn join(
     identity: &Identity,
     clock: Clock,
     workers: &Arc<[WorkerHandle]>,
-    (works_by, control_port): (&Arc<Mutex<String>>, &ControlPort),
+    (works_by, control_port, fence): (&Arc<Mutex<String>>, &ControlPort, &Fence),
 ) -> Result<MemberHandle, UsageError> {
     let (source, spec) = (member.source, &member.spec);
     let config = MemberConfig {
@@ -439,36 +457,41 @@ fn join(
         port: identity.address.port(),
         worker_ports: Vec::new(),
         rack: None,
+        gone_after: fence.gone_after(),
         seed: identity.boot.0 ^ u64::from(source.0),
     };
     let mut load = Load::new(clock, workers);
     let (reporting, works_by) = (Arc::clone(workers), Arc::clone(works_by));
     let control_port = control_port.clone();
     let (followed, following) = (member.followed.clone(), member.followed.clone());
-    let report = move || Report {
-        epoch: reporting
-            .iter()
-            .map(|w| w.gauges.epoch(source))
-            .min()
-            .unwrap_or(Epoch(0)),
-        load: load.report(),
-        hot_keys: None,
-        migrates: false,
-        asks_for_moves: false,
-        migrations: Vec::new(),
-        leased: false,
-        ending: false,
-        pools: followed.report(source, &reporting),
-        control_port: control_port.number(),
-        config_hash: {
-            let digest = works_by.lock().unwrap_or_else(PoisonError::into_inner);
-            Some(digest.clone()).filter(|digest| !digest.is_empty())
-        },
+    let of_report = fence.clone();
+    let report = move || {
+        of_report.check();
+        Report {
+            epoch: reporting
+                .iter()
+                .map(|w| w.gauges.epoch(source))
+                .min()
+                .unwrap_or(Epoch(0)),
+            load: load.report(),
+            hot_keys: None,
+            migrates: false,
+            asks_for_moves: false,
+            migrations: Vec::new(),
+            leased: false,
+            ending: false,
+            pools: followed.report(source, &reporting),
+            control_port: control_port.number(),
+            config_hash: {
+                let digest = works_by.lock().unwrap_or_else(PoisonError::into_inner);
+                Some(digest.clone()).filter(|digest| !digest.is_empty())
+            },
+        }
     };
-    let told = Arc::clone(workers);
+    let (told, fence) = (Arc::clone(workers), fence.clone());
     let name = spec.name.clone();
     MemberHandle::start(config, report, move |event| {
-        handle(&told, &following, (source, &name), event);
+        handle(&told, &following, (source, &name), &fence, event);
     })
     .map_err(|error| UsageError(error.to_string()))
 }
@@ -477,6 +500,7 @@ fn handle(
     workers: &[WorkerHandle],
     followed: &Followed,
     (source, cluster): (MapSource, &str),
+    fence: &Fence,
     event: MemberEvent,
 ) {
     match event {
@@ -503,8 +527,13 @@ fn handle(
                 }
             }
         }
+        MemberEvent::Answered { sent, .. } => match followed.lock().is_empty() {
+            true => fence.lift(source),
+            false => fence.renew(source, sent),
+        },
         // Another process has the name, whose steps are waited for instead of ours.
         MemberEvent::NameLost { message } => {
+            fence.lift(source);
             let mut followed = followed.lock();
             for (pool, state) in followed.iter_mut() {
                 state.told = None;
@@ -526,8 +555,7 @@ fn handle(
         | MemberEvent::ClusterLoad(_)
         | MemberEvent::Balances(_)
         | MemberEvent::Settings(_)
-        | MemberEvent::MayEnd
-        | MemberEvent::Answered { .. } => {}
+        | MemberEvent::MayEnd => {}
         MemberEvent::Lost {
             why,
             has_answered: true,

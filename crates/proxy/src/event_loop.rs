@@ -19,6 +19,7 @@ mod words;
 use crate::application::{Application, Served};
 use crate::clusters::Clusters;
 use crate::control::{Control, Gauges, WorkerHandle};
+use crate::fence::Fence;
 use crate::outages::Outages;
 use crate::pages::Facts;
 use crate::recorder::{Entry, Sink};
@@ -95,6 +96,8 @@ pub struct Parts {
     pub resolver: Resolver,
     /// The clusters whose maps it works by.
     pub clusters: Clusters,
+    /// Ends the process when it counts as gone there.
+    pub fence: Fence,
     /// Says that its gauges show something new.
     pub news: SyncSender<()>,
     /// All connections of the process.
@@ -127,8 +130,8 @@ struct Worker {
     links: Vec<Option<Link>>,
     /// Sockets to read in the next turn.
     ready: VecDeque<Ready>,
-    /// Applications whose TLS handshake is to go on, which is served after all others.
-    opening: VecDeque<ClientId>,
+    /// Applications that are served [after all others](Application::comes_last).
+    last: VecDeque<ClientId>,
     /// More connections wait to be taken than fit the last turn.
     arrivals_left: bool,
     /// The newest map of each cluster.
@@ -171,7 +174,7 @@ pub fn run(parts: Parts) -> io::Result<()> {
         applications: Vec::new(),
         links: Vec::new(),
         ready: VecDeque::new(),
-        opening: VecDeque::new(),
+        last: VecDeque::new(),
         arrivals_left: false,
         maps: BTreeMap::new(),
         prepared: None,
@@ -201,6 +204,7 @@ pub fn run(parts: Parts) -> io::Result<()> {
             _ => {}
         }
         worker.parts.mark.turn();
+        worker.parts.fence.check();
         let read = clock.now();
         now = read.monotonic;
         worker.parts.core.set_unix_time(read.unix);
@@ -219,7 +223,7 @@ pub fn run(parts: Parts) -> io::Result<()> {
         }
         worker.parts.mark.step(TurnStep::Serving);
         worker.serve_ready(now);
-        worker.serve_opening(now, read.monotonic);
+        worker.serve_last(now, read.monotonic);
         worker.parts.mark.step(TurnStep::Housekeeping);
         worker.keep_time(now);
         worker.parts.mark.step(TurnStep::Output);
@@ -239,7 +243,7 @@ impl Worker {
     /// How long the poll may sleep.
     fn wait(&mut self, now: Instant) -> Duration {
         let busy = !self.ready.is_empty()
-            || !self.opening.is_empty()
+            || !self.last.is_empty()
             || self.arrivals_left
             || self.unfinished;
         if busy || !self.parts.attention.may_sleep() {
@@ -318,8 +322,8 @@ impl Worker {
         if let Some(application) = place.and_then(Option::as_mut).filter(|a| a.id == id)
             && !std::mem::replace(&mut application.queued, true)
         {
-            match application.is_opening() {
-                true => self.opening.push_back(id),
+            match application.comes_last() {
+                true => self.last.push_back(id),
                 false => self.ready.push_back(Ready::Application(id)),
             }
         }
@@ -572,7 +576,7 @@ impl Worker {
     fn is_drained(&self) -> bool {
         let core = &self.parts.core;
         self.ready.is_empty()
-            && self.opening.is_empty()
+            && self.last.is_empty()
             && !self.arrivals_left
             && !self.unfinished
             && self

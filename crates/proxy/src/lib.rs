@@ -30,6 +30,7 @@ mod control_port;
 mod discovery;
 mod event_loop;
 mod explain;
+mod fence;
 mod key_check;
 mod limits;
 mod load;

@@ -1,5 +1,6 @@
 //! What the command line and configuration files allow alike.
 
+use evenkeel_control::gone::GONE_AFTER;
 use evenkeel_runtime::names::Family;
 use evenkeel_runtime::{ListenSpec, UsageError, parse_duration, parse_size, split_port};
 use std::net::SocketAddr;
@@ -65,6 +66,16 @@ pub fn item_size(text: &str) -> Result<usize, String> {
         Ok(size)
     } else {
         Err("use 1k to 1g".into())
+    }
+}
+
+/// Reads how long a proxy must not have been heard to count as gone.
+pub fn gone_after(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text)?;
+    if GONE_AFTER.contains(&time) {
+        Ok(time)
+    } else {
+        Err("use 5s to 3600s".into())
     }
 }
 

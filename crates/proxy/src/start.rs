@@ -8,6 +8,7 @@ use crate::config::Settings;
 use crate::control::{Control, Gauges, ReloadCounts, WorkerHandle};
 use crate::discovery::Discoveries;
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
+use crate::fence::Fence;
 use crate::looks::Looks;
 use crate::news::News;
 use crate::outages::Outages;
@@ -109,7 +110,8 @@ impl Proxy {
             .transpose()?
             .map(Arc::new);
         let connections = ConnectionCount::new(settings.conn_limit);
-        let clusters = Clusters::default();
+        let fence = Fence::new(clock, settings.gone_after);
+        let clusters = Clusters::fenced(fence.clone());
         let revision = Revision {
             generation: 1,
             digest: settings.digest.clone(),
@@ -198,6 +200,7 @@ impl Proxy {
                 workers: Arc::clone(&workers),
                 resolver: resolver.clone(),
                 clusters: clusters.clone(),
+                fence: fence.clone(),
                 news: news.clone(),
                 connections: Arc::clone(&connections),
                 buffers: Arc::clone(&buffers),

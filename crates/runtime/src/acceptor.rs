@@ -41,14 +41,14 @@ pub const EXHAUSTED_PAUSE: Duration = Duration::from_millis(10);
 /// served in between.
 pub const ARRIVALS_PER_TURN: usize = 32;
 
-/// TLS handshakes go on after those who are in were served, for this part of the time which that took, and one in any case: a
-/// handshake takes the processor for as long as some hundred requests. So those who are in wait for one handshake at most, or for
-/// a quarter longer, and a busy worker still lets a fifth of its time's worth of clients in.
-const HANDSHAKE_PART: u32 = 4;
+/// What takes the processor for as long as some hundred requests, such as a TLS handshake, goes on after those who are in were served, for this
+/// part of the time which that took, and one in any case. So those who are in wait for one of these at most, or for a quarter longer, and a busy
+/// worker still has a fifth of its time for them.
+const LAST_PART: u32 = 4;
 
-/// Until when handshakes go on in a turn that began at `begun`, where those who are in have been served by `served`.
-pub fn handshakes_until(begun: Instant, served: Instant) -> Instant {
-    served + served.since(begun) / HANDSHAKE_PART
+/// Until when those who come last are served in a turn that began at `begun`, where the others have been served by `served`.
+pub fn last_until(begun: Instant, served: Instant) -> Instant {
+    served + served.since(begun) / LAST_PART
 }
 
 /// How often the acceptor looks at its stop flag while nobody connects.

@@ -45,7 +45,7 @@ mod wire;
 
 pub use acceptor::{
     ARRIVALS_PER_TURN, Accepted, AcceptorConfig, Arrival, EXHAUSTED_PAUSE, accept, accept_forever,
-    handshakes_until,
+    last_until,
 };
 pub use allocator::{give_back_at_once, keep_huge_pages_whole, why_no_huge_pages};
 pub use buffer::InputBuffer;

@@ -77,6 +77,7 @@ pub fn join(
         port: address.port(),
         worker_ports,
         rack: args.rack.clone(),
+        gone_after: None,
         seed: boot.0,
     };
     let Parts {

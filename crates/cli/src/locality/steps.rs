@@ -160,6 +160,7 @@ mod tests {
             acknowledged: 1,
             silent_ms: 0,
             end_would_show: true,
+            gone_after_ms: None,
         };
         ChangeView {
             pool: "main-g1".into(),

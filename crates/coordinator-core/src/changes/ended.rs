@@ -1,4 +1,5 @@
-//! What the coordinator asks of [control ports](super::control_port), and what follows.
+//! Proxies that are not there any more and have not said so: what the coordinator asks of [control ports](super::control_port), and who has
+//! said to count as [gone](evenkeel_control::gone) when it is not heard.
 
 use evenkeel_types::{Instant, Now};
 
@@ -50,5 +51,21 @@ impl Changes {
             self.forget_proxy(now, &ask.proxy, ChangeNews::ProxyEnded);
         }
         has_ended
+    }
+
+    /// Nothing waits any more for proxies that were not heard for as long as they have said: they have ended, or end before they do anything
+    /// further. O(1) before one may be gone; then O(proxies · pools).
+    pub(super) fn forget_gone(&mut self, now: Now) -> Vec<String> {
+        if self.gone_look.is_none_or(|look| now.monotonic < look) {
+            return Vec::new();
+        }
+        let lives = self.proxies.iter();
+        let gone = lives.filter(|(_, life)| life.gone_at().is_some_and(|at| at <= now.monotonic));
+        let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
+        for name in &gone {
+            self.forget_proxy(now, name, ChangeNews::ProxyGone);
+        }
+        self.gone_look = self.proxies.values().filter_map(Life::gone_at).min();
+        gone
     }
 }

@@ -33,6 +33,8 @@ pub enum ChangeNews {
     ProxyRemoved,
     /// A silent proxy's process has ended: its control port refuses connections.
     ProxyEnded,
+    /// A proxy was not heard for as long as it has said to end without a coordinator.
+    ProxyGone,
     /// An operator has forgotten the pool, which nobody followed any more.
     PoolForgotten,
     /// A proxy has asked for a ring, and there is one.
@@ -53,7 +55,7 @@ pub enum ChangeNews {
 
 impl ChangeNews {
     /// All of them, in order.
-    pub const ALL: [ChangeNews; 18] = [
+    pub const ALL: [ChangeNews; 19] = [
         ChangeNews::StepPublished,
         ChangeNews::GoalSet,
         ChangeNews::Withdrawn,
@@ -64,6 +66,7 @@ impl ChangeNews {
         ChangeNews::ProxyLeft,
         ChangeNews::ProxyRemoved,
         ChangeNews::ProxyEnded,
+        ChangeNews::ProxyGone,
         ChangeNews::PoolForgotten,
         ChangeNews::RingMade,
         ChangeNews::PlanOrdered,
@@ -87,6 +90,7 @@ impl ChangeNews {
             ChangeNews::ProxyLeft => "proxy_left",
             ChangeNews::ProxyRemoved => "proxy_removed",
             ChangeNews::ProxyEnded => "proxy_ended",
+            ChangeNews::ProxyGone => "proxy_gone",
             ChangeNews::PoolForgotten => "pool_forgotten",
             ChangeNews::RingMade => "ring_made",
             ChangeNews::PlanOrdered => "plan_ordered",

@@ -108,6 +108,8 @@ pub(crate) struct Changes {
     pools: BTreeMap<String, Led>,
     /// Those that follow, by name. At most [`PROXIES_MAX`].
     proxies: BTreeMap<String, Life>,
+    /// None of them is gone before: when to look. `None` where none can be.
+    gone_look: Option<Instant>,
     strangers: Strangers,
     journal: Journal,
 }
@@ -123,6 +125,8 @@ struct Life {
     /// Those that had the name before, the latest last. At most [`FORMER_LIVES_MAX`].
     former: Vec<BootId>,
     heard: Instant,
+    /// How long it must not have been heard to be [gone](evenkeel_control::gone).
+    gone_after: Option<Duration>,
 }
 
 impl Life {
@@ -134,7 +138,13 @@ impl Life {
             control: ControlPort::new(heartbeat.control_port),
             former,
             heard: now,
+            gone_after: heartbeat.gone_after(),
         }
+    }
+
+    /// When it is gone, if it is not heard before.
+    fn gone_at(&self) -> Option<Instant> {
+        Some(self.heard + self.gone_after?)
     }
 
     /// It speaks: whatever its control port has refused was not the end.
@@ -163,6 +173,7 @@ impl Changes {
             lineage,
             pools: BTreeMap::new(),
             proxies: BTreeMap::new(),
+            gone_look: None,
             strangers: Strangers::default(),
             journal: Journal::default(),
         }
@@ -274,6 +285,8 @@ impl Changes {
                 self.journal.has_news = true;
             }
         }
+        let gone_at = heartbeat.gone_after().map(|after| now + after);
+        self.gone_look = self.gone_look.into_iter().chain(gone_at).min();
     }
 
     /// A proxy follows only what it names.
@@ -404,8 +417,9 @@ impl Changes {
         }
     }
 
-    /// Goes on with what has rested, and withdraws what lets requests wait for too long. O(pools).
-    pub(crate) fn tend(&mut self, now: Now) {
+    /// Goes on with what has rested, and withdraws what lets requests wait for too long. Gives the proxies that are gone. O(pools).
+    pub(crate) fn tend(&mut self, now: Now) -> Vec<String> {
+        let gone = self.forget_gone(now);
         self.look_at_servers(now);
         let has_rested = |(_, led): &(&String, &Led)| {
             let until = led.rests_until();
@@ -423,6 +437,7 @@ impl Changes {
             self.withdraw_overdue(now, &pool);
         }
         self.end_slots(now);
+        gone
     }
 
     fn withdraw_overdue(&mut self, now: Now, pool: &str) {
@@ -455,7 +470,8 @@ impl Changes {
             .pools
             .values()
             .filter_map(|led| led.may_be_dead_at(now));
-        overdue.chain(resting).chain(slots).chain(dead).min()
+        let others = slots.chain(dead).chain(self.gone_look);
+        overdue.chain(resting).chain(others).min()
     }
 
     /// What a proxy is told, whose heartbeat was taken in, and whether it is to report

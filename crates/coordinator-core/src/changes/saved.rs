@@ -4,12 +4,14 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use evenkeel_control::check_name;
+use evenkeel_control::gone::GONE_AFTER;
 use evenkeel_schemes::change::{Change, VERSION_MAX};
 use evenkeel_types::{BootId, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::control_port::ControlPort;
 use super::{Changes, Led, LedBundle, LedRing, Life};
+use crate::duration::millis;
 use crate::limits::{FOLLOWED_POOLS_MAX, FORMER_LIVES_MAX, PROXIES_MAX, WHEN_WARM_MAX_S};
 use crate::scale::{LedScale, Scaling};
 
@@ -58,6 +60,9 @@ pub struct SavedFollower {
     /// Lives that had the name before, the latest last.
     #[serde(default)]
     pub former: Vec<BootId>,
+    /// See [`Heartbeat::gone_after_ms`](evenkeel_control::Heartbeat::gone_after_ms).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gone_after_ms: Option<u64>,
 }
 
 impl SavedChanges {
@@ -69,6 +74,13 @@ impl SavedChanges {
         let mut names = self.pools.keys().chain(self.proxies.keys());
         if !names.all(|name| check_name("name", name).is_ok()) {
             return Some("a pool or a proxy that follows has no name");
+        }
+        let is_gone_late = |proxy: &SavedFollower| {
+            let gone_after = proxy.gone_after_ms.map(Duration::from_millis);
+            gone_after.is_some_and(|it| !GONE_AFTER.contains(&it))
+        };
+        if self.proxies.values().any(is_gone_late) {
+            return Some("a proxy is gone too early or too late");
         }
         let is_long = |proxy: &SavedFollower| proxy.former.len() > FORMER_LIVES_MAX;
         if self.proxies.values().any(is_long) {
@@ -151,12 +163,15 @@ impl Changes {
             control: ControlPort::new(0),
             former: saved.former,
             heard: now,
+            gone_after: saved.gone_after_ms.map(Duration::from_millis),
         };
         let pools = saved.pools.into_iter();
         let proxies = saved.proxies.into_iter();
+        let proxies: BTreeMap<_, _> = proxies.map(|(name, saved)| (name, life(saved))).collect();
         Changes {
             pools: pools.map(|(pool, saved)| (pool, led(saved))).collect(),
-            proxies: proxies.map(|(name, saved)| (name, life(saved))).collect(),
+            gone_look: proxies.values().filter_map(Life::gone_at).min(),
+            proxies,
             ..Changes::new(silent, lineage, now)
         }
     }
@@ -176,6 +191,7 @@ impl Changes {
             host: life.host.clone(),
             port: life.port,
             former: life.former.clone(),
+            gone_after_ms: life.gone_after.map(millis),
         };
         let (pools, proxies) = (self.pools.iter(), self.proxies.iter());
         SavedChanges {

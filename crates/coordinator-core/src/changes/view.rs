@@ -84,6 +84,9 @@ pub struct FollowerView {
     /// Whether this coordinator process would find out by itself that the proxy's process has ended: see
     /// [`ControlAsk`](super::ControlAsk).
     pub end_would_show: bool,
+    /// After how many milliseconds of silence it is gone; absent where it has not said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gone_after_ms: Option<u64>,
 }
 
 /// How far a change is to go, and how many proxies there are.
@@ -151,6 +154,7 @@ impl Changes {
             acknowledged: follower.acknowledged,
             silent_ms: millis(self.silence_of(now, name)),
             end_would_show: self.end_would_show(name),
+            gone_after_ms: self.gone_after(name).map(millis),
         };
         ChangeView {
             pool: pool.to_owned(),
@@ -169,6 +173,10 @@ impl Changes {
             waits_for: change.waits_for().map(str::to_owned).collect(),
             hint: self.hint(now, pool, led),
         }
+    }
+
+    fn gone_after(&self, proxy: &str) -> Option<Duration> {
+        self.proxies.get(proxy)?.gone_after
     }
 
     fn silence_of(&self, now: Instant, proxy: &str) -> Duration {
@@ -236,9 +244,16 @@ impl Changes {
         let mut awaited = behind.iter().chain(&unhurried).copied();
         let silent = awaited.find(|name| self.is_silent(now, name));
         if let Some(name) = silent {
-            let seconds = self.silence_of(now, name).as_secs();
+            let silence = self.silence_of(now, name);
+            let seconds = silence.as_secs();
+            let gone = self.gone_after(name).map_or(String::new(), |after| {
+                format!(
+                    " and is gone in {} s",
+                    after.saturating_sub(silence).as_secs()
+                )
+            });
             return Some(format!(
-                "waits for proxy {name}, which has been silent for {seconds} s; if its process has ended: evenkeel proxies remove {name}"
+                "waits for proxy {name}, which has been silent for {seconds} s{gone}; if its process has ended: evenkeel proxies remove {name}"
             ));
         }
         if !behind.is_empty() {

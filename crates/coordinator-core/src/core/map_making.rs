@@ -22,7 +22,9 @@ impl CoordinatorCore {
         self.members.mark_silent(at, &mut self.draft);
         self.migrations.tend(at, &mut self.members, &mut self.draft);
         self.tend_plans(now);
-        self.changes.tend(now);
+        for gone in self.changes.tend(now) {
+            self.members.remove_proxy(&gone);
+        }
         self.scale(now);
         self.revision += u64::from(self.changes.take_news());
         if self.history.is_due(at) {
@@ -101,11 +103,12 @@ impl CoordinatorCore {
         }
         self.give_up_ceased(now);
         // Without a change, only cachelets in transit and servers that are drained can have something to do.
-        let parties = self.parties(now);
-        let wishes = core::mem::take(&mut self.has_wishes) || !parties.leavers.is_empty();
+        let has_leavers = self.leavers(now).next().is_some();
+        let wishes = core::mem::take(&mut self.has_wishes) || has_leavers;
         if !self.draft.has_changes() && self.cachelets_in_transit() == 0 && !wishes {
             return;
         }
+        let parties = self.parties(now);
         let contents = self.draft.contents();
         let taken_over = contents.taken_over;
         // Before every server follows it is not certain that nobody has what nobody owned when the map was taken over.
@@ -173,10 +176,15 @@ impl CoordinatorCore {
         takers.flat_map(workers_of).collect()
     }
 
-    /// Who may get cachelets at this time, and who has to give them up.
+    /// The servers that have to give their cachelets up, and how many they may give at this time.
+    fn leavers(&self, now: Instant) -> impl Iterator<Item = (ServerId, usize)> {
+        let allowed = move |server: &Server| Some((server.entry.id, server.drain?.allowed(now)));
+        self.members.up().filter_map(allowed)
+    }
+
+    /// Who may get cachelets at this time, and who has to give them up. O(workers).
     fn parties(&self, now: Instant) -> Parties {
         let (members, draft, settings) = (&self.members, &self.draft, self.plan_settings());
-        let allowed = |server: &Server| Some((server.entry.id, server.drain?.allowed(now)));
         // Anyone who was told to end has little time.
         let mut drains = members.servers().iter().filter_map(|server| server.drain);
         let most = match drains.any(|drain| drain.is_of_its_end()) {
@@ -186,7 +194,7 @@ impl CoordinatorCore {
         let under_way = self.migrations.count();
         Parties {
             takers: self.takers(),
-            leavers: members.up().filter_map(allowed).collect(),
+            leavers: self.leavers(now).collect(),
             migrating: self.migrations.room(most, members, draft),
             migrations_max: settings.migrations_max.saturating_sub(under_way),
             immovable: self.migrations.immovable(),

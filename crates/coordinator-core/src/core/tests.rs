@@ -148,6 +148,7 @@ fn server(n: u16, workers: u16) -> Heartbeat {
         ending: false,
         config_hash: None,
         control_port: 0,
+        gone_after_ms: None,
         pools: Vec::new(),
         leaves: false,
     }

@@ -53,6 +53,7 @@ pub fn start(
             port: 10_000 + n,
             worker_ports: ports.clone(),
             rack: None,
+            gone_after: None,
             seed: u64::from(n),
         };
         let name = config.name.clone();

@@ -106,6 +106,7 @@ pub fn life(coordinators: &[SocketAddr], kind: MemberKind, n: u16, boot: u64) ->
         port: 10_000 + n,
         worker_ports,
         rack: None,
+        gone_after: None,
         seed: u64::from(n),
     }
 }

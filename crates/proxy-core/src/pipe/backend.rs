@@ -46,6 +46,7 @@ use crate::stats::counters::BackendCounters;
 use crate::stats::per_route::PerRoute;
 use crate::stats::process::BackendStats;
 use crate::stats::stopwatch::{Finished, Stopwatch};
+use core::mem;
 use core::net::IpAddr;
 use core::time::Duration;
 use evenkeel_hotkeys::burden::{RecentRequests, burden};
@@ -135,8 +136,12 @@ pub(crate) struct Backend {
     pub invalidations: InvalidationLog,
     /// How many connections came before this one, or before the next.
     connection: u64,
+    /// Whether the greeting of this connection was answered.
+    has_agreed: bool,
     /// Whether this connection has answered a request.
     has_answered: bool,
+    /// How many answers there were when it was last looked whether it is still there.
+    answers_seen: u64,
     /// The greeting, while it is not answered.
     greeting: ByteQueue,
     queue: Queue,
@@ -199,7 +204,9 @@ impl Backend {
             request_timeout_ns: nanoseconds(settings.request_timeout),
             measured_from: 0,
             connection: 0,
+            has_agreed: false,
             has_answered: false,
+            answers_seen: 0,
             greeting: ByteQueue::default(),
             queue: Queue::default(),
             recent: RecentRequests::default(),
@@ -473,6 +480,7 @@ impl Backend {
     pub fn connecting(&mut self, until: Instant) {
         debug_assert!(matches!(self.link, Link::Idle | Link::Down { .. }));
         self.link = Link::Connecting { until };
+        self.has_agreed = false;
         self.login_handshake = Handshake::default();
         self.trial_handshake = Handshake::default();
         if let Some(room) = &mut self.room {
@@ -521,8 +529,16 @@ impl Backend {
     /// The peer is who it should be.
     pub fn agreed(&mut self) {
         self.link = Link::Ready;
-        self.has_answered = false;
-        self.counters.connects += 1;
+        if !mem::replace(&mut self.has_agreed, true) {
+            self.has_answered = false;
+            self.counters.connects += 1;
+        }
+    }
+
+    /// Whether nothing was asked since the last look, and nothing is: then only a greeting shows whether it is still there.
+    pub fn is_idle(&mut self) -> bool {
+        let answers = mem::replace(&mut self.answers_seen, self.counters.answers);
+        answers == self.counters.answers && self.link == Link::Ready && self.queue.len() == 0
     }
 
     /// The peer closed the connection. What was awaited is still in the queue; the caller takes it

@@ -1,6 +1,7 @@
 //! Which servers of a ring are reached, as far as their coordinator wants to know.
 
 use crate::ids::{BackendId, PoolId};
+use crate::limits::IDLE_LOOK;
 use crate::output::Output;
 use crate::pipe::backend::Link;
 use crate::pool::Pool;
@@ -15,7 +16,32 @@ pub(crate) fn meet_servers(core: &mut ProxyCore, now: Instant, id: PoolId) {
     for backend in backends {
         meet(core, now, backend);
     }
+    let look = *core.idle_look.get_or_insert(now + IDLE_LOOK);
+    core.outbox.due_at(look);
     tell_unreached(core, id);
+}
+
+/// Greets servers of rings anew of which nothing was asked since the last look, at its time: a connection to a machine that has died looks like one
+/// on which nothing is said. O(servers).
+pub(crate) fn look_at_idle(core: &mut ProxyCore, now: Instant) {
+    if core.idle_look.is_none_or(|look| now < look) {
+        return;
+    }
+    let mut has_any = false;
+    for id in core.backends.ids() {
+        let Some(backend) = core.backends.get_mut(id) else {
+            continue;
+        };
+        if !core.pools.is_adaptive(backend.pool) {
+            continue;
+        }
+        has_any = true;
+        if backend.is_idle() && !backend.retired {
+            let until = now + backend.request_timeout;
+            core.greet(id, until);
+        }
+    }
+    core.idle_look = has_any.then_some(now + IDLE_LOOK);
 }
 
 /// Connects to a server that is in its pool's list and has no connection.

@@ -17,7 +17,9 @@ use super::request_log::{LOG_KEYS, LogPlan, request_log};
 use super::secure::{login, tls};
 use super::servers::servers;
 use super::topology::{RackPlan, topology};
-use crate::limits::{CONN_LIMIT_MAX, THREADS_MAX, buffer_memory, item_size, nameserver, timeout};
+use crate::limits::{
+    CONN_LIMIT_MAX, THREADS_MAX, buffer_memory, gone_after, item_size, nameserver, timeout,
+};
 use evenkeel_proxy_core::limits::FAILOVER_TTL_MAX;
 use evenkeel_proxy_core::{
     CommandClass, Commands, Enough, Failover, Limit, OnDown, PoolSettings, RouteConfig, RouteError,
@@ -42,7 +44,7 @@ pub const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Most pools of a file: each worker keeps connections for each.
 pub const POOLS_MAX: usize = 1024;
 
-const PROCESS_KEYS: [&str; 13] = [
+const PROCESS_KEYS: [&str; 14] = [
     "unix_socket",
     "unix_mask",
     "threads",
@@ -52,6 +54,7 @@ const PROCESS_KEYS: [&str; 13] = [
     "max_reqs_per_event",
     "buffer_memory",
     "limit_keys",
+    "gone_after",
     "name",
     "advertise",
     "rack",
@@ -160,6 +163,7 @@ pub struct Process {
     pub max_reqs_per_event: Option<u32>,
     pub buffer_memory: Option<usize>,
     pub limit_keys: bool,
+    pub gone_after: Option<Duration>,
     pub name: Option<String>,
     pub advertise: Option<String>,
     pub rack: Option<RackId>,
@@ -297,6 +301,9 @@ fn process(reader: &mut Reader, value: &Spanned<DeValue<'_>>, racks: &RackPlan) 
             .parsed(section, "buffer_memory", buffer_memory)
             .map(|at| at.value),
         limit_keys: reader.flag_or(section, "limit_keys", false),
+        gone_after: reader
+            .parsed(section, "gone_after", gone_after)
+            .map(|at| at.value),
         name: reader.text(section, "name").map(|at| at.value),
         advertise: reader.text(section, "advertise").map(|at| at.value),
         rack: reader

@@ -47,6 +47,7 @@ use request_log::LogPlan;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::warn;
 
 /// Everything the process is told, with what stands for what it is not told.
@@ -62,6 +63,8 @@ pub struct Settings {
     pub max_reqs_per_event: u32,
     pub buffer_memory: usize,
     pub limit_keys: bool,
+    /// How long the proxy must not have been heard to count as gone; `None` for never.
+    pub gone_after: Option<Duration>,
     pub name: Option<String>,
     pub advertise: Option<String>,
     /// Asked for names instead of the machine's; none for those.
@@ -192,6 +195,7 @@ impl Settings {
                 .or(process.buffer_memory)
                 .unwrap_or(limits::BUFFER_MEMORY),
             limit_keys: process.limit_keys,
+            gone_after: process.gone_after,
             name: args.name.clone().or(process.name),
             advertise,
             nameservers: match args.nameservers.as_slice() {
@@ -313,6 +317,7 @@ impl Settings {
                 "listen_backlog",
                 self.listen_backlog != running.listen_backlog,
             ),
+            ("gone_after", self.gone_after != running.gone_after),
             ("name", self.name != running.name),
             ("advertise", self.advertise != running.advertise),
             ("nameservers", self.nameservers != running.nameservers),

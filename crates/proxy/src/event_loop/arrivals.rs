@@ -1,10 +1,8 @@
-//! Connections that come: a bounded number in a turn, and their handshakes after those who are in.
+//! Connections that come: a bounded number in a turn, and what they begin with after those who are in.
 
 use super::{FIRST_SOCKET, Worker};
 use crate::application::Application;
-use evenkeel_runtime::{
-    ARRIVALS_PER_TURN, Arrival, TlsContext, Wire as ClientWire, handshakes_until,
-};
+use evenkeel_runtime::{ARRIVALS_PER_TURN, Arrival, TlsContext, Wire as ClientWire, last_until};
 use evenkeel_types::Instant;
 use mio::{Interest, Token};
 use std::sync::Arc;
@@ -59,14 +57,14 @@ impl Worker {
         Some(certificates.context(kind))
     }
 
-    /// Goes on with handshakes, after those who are in. `begun` is when the turn was, by the machine's own clock.
-    pub(super) fn serve_opening(&mut self, now: Instant, begun: Instant) {
-        if self.opening.is_empty() {
+    /// Serves those who come last. `begun` is when the turn was, by the machine's own clock.
+    pub(super) fn serve_last(&mut self, now: Instant, begun: Instant) {
+        if self.last.is_empty() {
             return;
         }
         let clock = self.parts.clock;
-        let until = handshakes_until(begun, clock.monotonic());
-        while let Some(id) = self.opening.pop_front() {
+        let until = last_until(begun, clock.monotonic());
+        while let Some(id) = self.last.pop_front() {
             self.serve_application(now, id);
             if clock.monotonic() >= until {
                 return;

@@ -106,9 +106,11 @@ impl Worker {
         let Some(Some(Link::Socket(link))) = self.links.get_mut(id.0.slot as usize) else {
             return;
         };
-        if link.id == id
-            && let Err(error) = link.flush(&mut self.parts.core)
-        {
+        if link.id != id {
+            return;
+        }
+        self.parts.fence.check();
+        if let Err(error) = link.flush(&mut self.parts.core) {
             self.link_over(now, id, cause_of(&error));
         }
     }

@@ -3,9 +3,7 @@
 use super::{Client, FIRST_CONNECTION, Worker};
 use crate::budget::Held;
 use crate::connection::{Connection, Demand};
-use evenkeel_runtime::{
-    ARRIVALS_PER_TURN, Accepted, Arrival, EXHAUSTED_PAUSE, accept, handshakes_until,
-};
+use evenkeel_runtime::{ARRIVALS_PER_TURN, Accepted, Arrival, EXHAUSTED_PAUSE, accept, last_until};
 use evenkeel_server_core::{Peer, Port};
 use evenkeel_types::{Instant, Now};
 use mio::Token;
@@ -110,7 +108,7 @@ impl Worker {
             return;
         }
         let clock = self.parts.clock;
-        let until = handshakes_until(begun, clock.monotonic());
+        let until = last_until(begun, clock.monotonic());
         while let Some(id) = self.opening.pop_front() {
             self.serve_client(now, id);
             if clock.monotonic() >= until {

@@ -100,6 +100,7 @@ impl World {
             ending: false,
             config_hash: None,
             control_port: 0,
+            gone_after_ms: None,
             pools: Vec::new(),
             leaves: false,
         };

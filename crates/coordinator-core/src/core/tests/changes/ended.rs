@@ -129,3 +129,106 @@ fn what_a_former_process_or_port_has_answered_does_not_count() {
     }
     assert_eq!(names(&world), ["p1", "p2"], "it is not silent");
 }
+
+const GONE_MS: u64 = 10_000;
+
+/// Two proxies, of which the second ends when it is not heard.
+fn fenced() -> (World, [Follower; 2]) {
+    let mut world = old_world();
+    let mut all = ["p1", "p2"].map(|name| Follower::new(name, &["main"]));
+    all[1].0.gone_after_ms = Some(GONE_MS);
+    follow(&mut world, &mut all, 2);
+    (world, all)
+}
+
+/// The first one goes on reporting for this many milliseconds.
+fn pass_with_the_first(world: &mut World, all: &mut [Follower; 2], ms: u64) {
+    let until = world.now.monotonic + Duration::from_millis(ms);
+    while world.now.monotonic < until {
+        all[0].follow(world);
+        let left = until.since(world.now.monotonic).as_millis() as u64;
+        world.pass(left.min(SILENT_MS / 6));
+    }
+}
+
+#[test]
+fn one_that_ends_when_it_is_not_heard_is_gone_in_time_and_no_earlier() {
+    let (mut world, mut all) = fenced();
+    all[1].follow(&mut world);
+    begin(&mut world, Stage::Warming, 2).unwrap();
+    let heard = world.now.monotonic;
+    pass_with_the_first(&mut world, &mut all, GONE_MS - 1);
+    let held = view(&world);
+    assert_eq!(held.stage, Stage::Former);
+    assert_eq!(held.proxies[1].gone_after_ms, Some(GONE_MS));
+    assert!(
+        held.hint.contains("silent for 9 s and is gone in 0 s;"),
+        "{}",
+        held.hint
+    );
+    let revision = world.core.revision();
+    assert!(world.core.poll_deadline() <= heard + Duration::from_millis(GONE_MS));
+    world.pass(1);
+    assert_eq!(names(&world), ["p1"]);
+    assert!(world.core.revision() > revision, "it is saved");
+    assert_eq!(news(&world).last(), Some(&ChangeNews::ProxyGone));
+    let proxies = world.core.proxies(world.now.monotonic).proxies;
+    assert!(proxies.iter().all(|proxy| proxy.name != "p2"));
+    follow(&mut world, &mut all[..1], 4);
+    assert_eq!(view(&world).stage, Stage::Warming);
+    // Its next life begins with what holds.
+    all[1] = all[1].reborn();
+    follow(&mut world, &mut all[1..], 1);
+    assert_eq!(all[1].stage(), Stage::Warming);
+    assert_eq!(names(&world), ["p1", "p2"]);
+}
+
+#[test]
+fn each_heartbeat_that_is_answered_lets_it_serve_on_and_a_refused_one_does_not() {
+    let (mut world, mut all) = fenced();
+    for _ in 0..4 {
+        pass_with_the_first(&mut world, &mut all, GONE_MS - 1_000);
+        all[1].follow(&mut world);
+    }
+    assert_eq!(names(&world), ["p1", "p2"]);
+    let refused = Heartbeat {
+        config_hash: Some("a b".into()),
+        ..all[1].0.clone()
+    };
+    pass_with_the_first(&mut world, &mut all, GONE_MS - 1_000);
+    world.send(&refused).unwrap_err();
+    pass_with_the_first(&mut world, &mut all, 1_000);
+    assert_eq!(names(&world), ["p1"]);
+}
+
+/// Who leads next cannot know what the one before has answered, and counts anew.
+#[test]
+fn a_restarted_coordinator_knows_who_ends_and_counts_from_its_start() {
+    let (mut world, mut all) = fenced();
+    pass_with_the_first(&mut world, &mut all, GONE_MS / 2);
+    world.restart();
+    pass_with_the_first(&mut world, &mut all, GONE_MS - 1);
+    assert_eq!(names(&world), ["p1", "p2"]);
+    pass_with_the_first(&mut world, &mut all, 1);
+    assert_eq!(names(&world), ["p1"]);
+}
+
+#[test]
+fn a_coordinator_that_has_slept_counts_from_when_it_wakes() {
+    let (mut world, mut all) = fenced();
+    world.sleep(2 * GONE_MS);
+    assert_eq!(names(&world), ["p1", "p2"]);
+    pass_with_the_first(&mut world, &mut all, GONE_MS);
+    assert_eq!(names(&world), ["p1"]);
+}
+
+#[test]
+fn a_time_that_is_too_short_or_too_long_is_refused() {
+    let mut world = old_world();
+    let mut follower = Follower::new("p1", &["main"]);
+    for ms in [0, 4_999, 3_600_001, u64::MAX] {
+        follower.0.gone_after_ms = Some(ms);
+        let refused = world.send(&follower.0).unwrap_err();
+        assert_eq!(refused.reason(), Reason::BadGoneAfter);
+    }
+}

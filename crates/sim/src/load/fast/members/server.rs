@@ -358,6 +358,7 @@ impl Members {
             ending: false,
             config_hash: None,
             control_port: 0,
+            gone_after_ms: None,
             pools: Vec::new(),
             leaves: false,
         }
