@@ -2,19 +2,48 @@
 //! coordinator answers.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
 use evenkeel_testkit::{Client, Memcached, Process, Signal, evenkeel, http, poll_until};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 /// Longest wait for anything; reached only by a failure.
 const DEADLINE: Duration = Duration::from_secs(180);
 
-fn proxy(folder: &Path, name: &str, pools: &str) -> Process {
-    let file = folder.join(format!("{name}.toml"));
-    std::fs::write(&file, format!("[proxy]\nname = \"{name}\"\n{pools}")).expect("room");
-    evenkeel::proxy(&["--config", &file.display().to_string()])
+/// Two servers, and a coordinator that leads the change of a pool of the first, which is warmed from one of the second.
+struct Ground {
+    servers: [Memcached; 2],
+    folder: TempDir,
+    coordinator: Process,
+}
+
+impl Ground {
+    fn start() -> Self {
+        let servers = [(); 2].map(|()| Memcached::spawn(&["-t", "1"]));
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let state = folder.path().join("state").display().to_string();
+        let coordinator = evenkeel::coordinator(&["--state", &state, "--silent-ms", "1000"]);
+        Ground {
+            servers,
+            folder,
+            coordinator,
+        }
+    }
+
+    /// A proxy of this name, in whose `[proxy]` this stands besides.
+    fn proxy(&self, name: &str, more: &str) -> Process {
+        let [own, former] = self.servers.each_ref().map(Memcached::address);
+        let coordinator = self.coordinator.address();
+        let text = format!(
+            "[proxy]\nname = \"{name}\"\n{more}\
+             [pools.main]\nservers = [\"{own}\"]\nwarm_from = \"old\"\npool_coordinator = \"http://{coordinator}\"\n\
+             [pools.old]\nservers = [\"{former}\"]\n[[routes]]\npool = \"main\"\n"
+        );
+        let file = self.folder.path().join(format!("{name}.toml"));
+        std::fs::write(&file, text).expect("room");
+        evenkeel::proxy(&["--config", &file.display().to_string()])
+    }
 }
 
 fn get(coordinator: SocketAddr, path: &str) -> Value {
@@ -38,15 +67,6 @@ fn wait_for_followers(coordinator: SocketAddr, expected: &[&str]) {
             .eq(expected.iter().map(|name| Some(*name)))
             .then_some(())
     });
-}
-
-/// A pool of the first server, which is warmed from one of the second.
-fn pools(coordinator: SocketAddr, servers: &[Memcached; 2]) -> String {
-    let [own, former] = servers.each_ref().map(Memcached::address);
-    format!(
-        "[pools.main]\nservers = [\"{own}\"]\nwarm_from = \"old\"\npool_coordinator = \"http://{coordinator}\"\n\
-         [pools.old]\nservers = [\"{former}\"]\n[[routes]]\npool = \"main\"\n"
-    )
 }
 
 /// The proxies that events of a kind are about, in turn.
@@ -76,13 +96,9 @@ fn bring_to_done(coordinator: SocketAddr, proxies: usize) {
 
 #[test]
 fn a_killed_proxy_is_found_to_have_ended_and_a_stopped_one_is_waited_for() {
-    let servers = [(); 2].map(|()| Memcached::spawn(&["-t", "1"]));
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let state = folder.path().join("state").display().to_string();
-    let coordinator = evenkeel::coordinator(&["--state", &state, "--silent-ms", "1000"]);
-    let at = coordinator.address();
-    let pools = pools(at, &servers);
-    let mut proxies = ["p1", "p2", "p3"].map(|name| proxy(folder.path(), name, &pools));
+    let ground = Ground::start();
+    let at = ground.coordinator.address();
+    let mut proxies = ["p1", "p2", "p3"].map(|name| ground.proxy(name, ""));
     wait_for_followers(at, &["p1", "p2", "p3"]);
     // Only who was asked once is found to have ended.
     poll_until(DEADLINE, "the control ports to have answered", || {
@@ -108,17 +124,10 @@ const GONE_AFTER: &str = "gone_after = \"10s\"\n";
 /// One that can be reached by nobody but its clients looks like one whose machine has died, until it goes on.
 #[test]
 fn stopped_proxies_that_count_as_gone_end_and_send_nothing_that_they_had_yet_to_send() {
-    let servers = [(); 2].map(|()| Memcached::spawn(&["-t", "1"]));
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let state = folder.path().join("state").display().to_string();
-    let coordinator = evenkeel::coordinator(&["--state", &state, "--silent-ms", "1000"]);
-    let at = coordinator.address();
-    let pools = pools(at, &servers);
-    let kept = proxy(folder.path(), "p1", &pools);
-    let mut stopped = ["p2", "p3"].map(|name| {
-        let pools = format!("{GONE_AFTER}{pools}");
-        proxy(folder.path(), name, &pools)
-    });
+    let ground = Ground::start();
+    let at = ground.coordinator.address();
+    let kept = ground.proxy("p1", "");
+    let mut stopped = ["p2", "p3"].map(|name| ground.proxy(name, GONE_AFTER));
     wait_for_followers(at, &["p1", "p2", "p3"]);
     // Of the other one nothing is asked: it would sooner speak to the coordinator again than to a server.
     let mut late = Client::connect(stopped[0].address());
@@ -141,7 +150,7 @@ fn stopped_proxies_that_count_as_gone_end_and_send_nothing_that_they_had_yet_to_
     }
     assert!(late.closed(), "the client is told nothing");
     let mut client = Client::connect(kept.address());
-    for server in &servers {
+    for server in &ground.servers {
         assert_eq!(server.client().get("late"), None, "it was never sent");
     }
     assert_eq!(client.set("late", b"other"), "STORED");
@@ -149,16 +158,12 @@ fn stopped_proxies_that_count_as_gone_end_and_send_nothing_that_they_had_yet_to_
 
 #[test]
 fn without_a_coordinator_a_proxy_ends_that_has_said_so_and_others_serve_on() {
-    let servers = [(); 2].map(|()| Memcached::spawn(&["-t", "1"]));
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let state = folder.path().join("state").display().to_string();
-    let mut coordinator = evenkeel::coordinator(&["--state", &state, "--silent-ms", "1000"]);
-    let at = coordinator.address();
-    let pools = pools(at, &servers);
-    let kept = proxy(folder.path(), "p1", &pools);
-    let mut ends = proxy(folder.path(), "p2", &format!("{GONE_AFTER}{pools}"));
+    let mut ground = Ground::start();
+    let at = ground.coordinator.address();
+    let kept = ground.proxy("p1", "");
+    let mut ends = ground.proxy("p2", GONE_AFTER);
     wait_for_followers(at, &["p1", "p2"]);
-    coordinator.kill();
+    ground.coordinator.kill();
     assert_eq!(ends.wait(DEADLINE).code(), Some(1));
     let mut client = Client::connect(kept.address());
     assert_eq!(client.set("key", b"value"), "STORED");

@@ -26,8 +26,8 @@ pub enum MemberEvent {
     Balances(bool),
     /// A newer step of the change of a pool that a proxy follows: told before the next heartbeat is reported.
     Step(PoolStep),
-    /// A heartbeat was answered, whatever is new. A server is told so after what is new, by which it may serve; a proxy before, for as long as
-    /// it works by a step it looks when it was last heard.
+    /// A heartbeat was answered, whatever is new. A server is told so after what is new, by which it may serve. A proxy is told so before, since it
+    /// must not work by a step without knowing when it was heard.
     Answered {
         /// When the heartbeat was sent.
         sent: Instant,

@@ -535,8 +535,8 @@ impl Backend {
         }
     }
 
-    /// Whether nothing was asked since the last look, and nothing is: then only a greeting shows whether it is still there.
-    pub fn is_idle(&mut self) -> bool {
+    /// Looks whether nothing was asked since the last look, and nothing is: then only a greeting shows whether it is still there.
+    pub fn look_whether_idle(&mut self) -> bool {
         let answers = mem::replace(&mut self.answers_seen, self.counters.answers);
         answers == self.counters.answers && self.link == Link::Ready && self.queue.len() == 0
     }

@@ -36,7 +36,7 @@ pub(crate) fn look_at_idle(core: &mut ProxyCore, now: Instant) {
             continue;
         }
         has_any = true;
-        if backend.is_idle() && !backend.retired {
+        if backend.look_whether_idle() && !backend.retired {
             let until = now + backend.request_timeout;
             core.greet(id, until);
         }
