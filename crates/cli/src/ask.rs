@@ -9,9 +9,13 @@ use evenkeel_member::access::{Access, AccessArgs};
 use evenkeel_member::client::ApiClient;
 use evenkeel_runtime::{UsageError, print_line};
 use serde::Serialize;
+use std::time::Duration;
 
 /// Names the coordinators of this machine's servers and proxies, and of commands.
 const COORDINATOR_VARIABLE: &str = "EVENKEEL_COORDINATOR";
+
+/// Longest wait of a command for one answer. A coordinator answers what changes something once that is saved, which may take as long on a busy machine.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The coordinator that a command asks which has commands of its own.
 #[derive(Clone, Debug, clap::Args)]
@@ -89,7 +93,9 @@ pub fn client(address: &str, access: &AccessArgs) -> Result<ApiClient, UsageErro
     if let Some(warning) = warning {
         eprintln!("evenkeel: {warning}");
     }
-    ApiClient::with_access(address, &access).map_err(|error| UsageError(error.to_string()))
+    let client = ApiClient::with_access(address, &access);
+    let client = client.map_err(|error| UsageError(error.to_string()))?;
+    Ok(client.with_timeout(ANSWER_TIMEOUT))
 }
 
 impl Format {

@@ -6,11 +6,12 @@
 use crate::failure::Failure;
 use crate::ids::{BackendId, ClientId, PoolId};
 use crate::limits::{OPERATION_BYTES_MAX, OPERATIONS_MAX};
+use crate::made::Made;
 use crate::operations::Fetched;
 use crate::pipe::in_flight::{Asker, Progress, Question, Tag};
 use crate::pool::racks::PoolRacks;
 use crate::slab::{Key, Slab};
-use evenkeel_schemes::locality::holder::{Command, Heard, Machine, Site, Sites, Wish};
+use evenkeel_schemes::locality::holder::{Command, Heard, Machine, Shown, Site, Sites, Wish};
 use evenkeel_schemes::locality::topology::RackId;
 use evenkeel_types::Instant;
 use std::collections::BTreeSet;
@@ -79,6 +80,8 @@ pub(crate) struct Crossing {
 struct Asked {
     site: Site,
     command: Option<Command>,
+    /// Commands that nothing is heard of yet, this one and those before it that do not count any more.
+    unanswered: u32,
     /// The connection on which a unique was learnt there, and which of those to its server that is.
     learnt_on: Option<(BackendId, u64)>,
 }
@@ -129,7 +132,22 @@ impl Crossing {
 
     /// A command is asked at a site.
     pub fn ask(&mut self, site: Site, command: Command) {
-        self.at(site).command = Some(command);
+        let at = self.at(site);
+        at.command = Some(command);
+        at.unanswered += 1;
+    }
+
+    /// Which command it is that what comes next from a site answers. `None` for one that does not count any more: a command may go on before
+    /// all is answered that it has asked, and what it asks then at the same site is answered behind that.
+    pub fn awaited_at(&self, site: Site) -> Option<Command> {
+        let asked = self.asked.iter().find(|it| it.site == site)?;
+        asked.command.filter(|_| asked.unanswered == 1)
+    }
+
+    /// What was to come next from a site has come, or never will.
+    pub fn answered_at(&mut self, site: Site) {
+        let at = self.at(site);
+        at.unanswered = at.unanswered.saturating_sub(1);
     }
 
     fn at(&mut self, site: Site) -> &mut Asked {
@@ -138,11 +156,23 @@ impl Crossing {
             self.asked.push(Asked {
                 site,
                 command: None,
+                unanswered: 0,
                 learnt_on: None,
             });
             self.asked.len() - 1
         });
         &mut self.asked[at]
+    }
+
+    /// What it wants in place of telling this: a counter that is not there is made by an add, and one that is there meanwhile is changed after
+    /// all.
+    pub fn wants_instead(&self, shown: Shown) -> Option<Wish> {
+        let wish = match (self.machine.wish(), shown) {
+            (Wish::Change, Shown::Miss) => Wish::Add,
+            (Wish::Add, Shown::NotStored) => Wish::Change,
+            _ => return None,
+        };
+        Made::of(&self.question.bytes).map(|_| wish)
     }
 
     /// A unique was learnt at a site on a connection.

@@ -7,6 +7,7 @@ use crate::clients::Clients;
 use crate::composed::parse_own;
 use crate::crossings::CrossingId;
 use crate::failure::Failure;
+use crate::ids::BackendId;
 use crate::made::Made;
 use crate::operations::Fetched;
 use crate::pipe::in_flight::{Asker, Question, Tag};
@@ -23,12 +24,13 @@ use evenkeel_protocol::{Limits, MetaStatus, Reply, ReplyOutcome, Request, StoreM
 use evenkeel_schemes::locality::holder::{Command, Shown, Site, Wish};
 use evenkeel_types::Instant;
 
-/// Tells the application what its own command was answered at a site.
+/// Tells the application what its own command was answered at a site, by a server unless it was executed between the racks of another pool. If
+/// that is no answer to it, it has failed.
 pub(crate) fn show_own(
     core: &mut ProxyCore,
     now: Instant,
     id: CrossingId,
-    site: Site,
+    (site, from): (Site, Option<BackendId>),
     (reply, raw): (&Reply<'_>, &[u8]),
 ) -> Result<(), Unfit> {
     let Some(crossing) = core.crossings.get(id) else {
@@ -43,6 +45,7 @@ pub(crate) fn show_own(
     let Some(question) = told(core, id) else {
         return Ok(());
     };
+    let client = question.tag.client;
     let made = match (reply, Made::of(&question.bytes)) {
         (Reply::Meta(stored), Some(mut made)) if is_add => {
             let mut answer = Vec::new();
@@ -52,18 +55,23 @@ pub(crate) fn show_own(
         _ => None,
     };
     let is_gone = matches!(reply, Reply::Meta(meta) if meta.status == MetaStatus::NotFound);
-    match made {
+    let shown = match made {
         Some(raw) => with_parsed(&raw, |reply| {
             show_masked(core, &question, mask, (reply, &raw))
-        })?,
+        }),
         // With a condition a replace is a compare-and-swap to servers.
         None if is_bound && is_gone && is_replace(&question) => {
-            with_status(raw, b"NS", |reply, raw| put(core, &question, (reply, raw)))?;
+            with_status(raw, b"NS", |reply, raw| put(core, &question, (reply, raw)))
         }
-        None => show_masked(core, &question, mask, (reply, raw))?,
+        None => show_masked(core, &question, mask, (reply, raw)),
+    };
+    if shown.is_err() {
+        let name = from.and_then(|from| core.backends.get(from));
+        let name = name.map_or_else(String::new, |from| from.name.clone());
+        fail(core, question, &Failure::Confused(name));
     }
-    release(core, now, question.tag.client);
-    Ok(())
+    release(core, now, client);
+    shown
 }
 
 /// Whether a command stores only where something is.

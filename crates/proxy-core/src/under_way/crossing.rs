@@ -16,7 +16,6 @@ use crate::composed::parse_own;
 use crate::crossings::{Crossing, CrossingId, MayCopy, Met};
 use crate::failure::{Failure, NO_CROSSING, NO_NOTE};
 use crate::ids::{BackendId, PoolId, RouteId};
-use crate::made::Made;
 use crate::own_uniques::OwnUnique;
 use crate::pipe::backend::Backend;
 use crate::pipe::in_flight::{Ask, Asker, Progress, Question, Tag};
@@ -63,6 +62,10 @@ pub(crate) fn begin_asked(core: &mut ProxyCore, now: Instant, question: Question
         return fail(core, question, &Failure::Former);
     };
     if racks.kind == Kind::Directory && !has_note(&key) {
+        if question.tag.asker != Asker::Client {
+            // Nobody has stored what another pool looks for here, or deletes.
+            return show_without(core, &question, false);
+        }
         core.counts.stats.keys_unnamed += 1;
         return answer(core, &question, NO_NOTE);
     }
@@ -278,7 +281,8 @@ pub(crate) fn step_answered(
     let Some(site) = racks.site_of(tag.pool) else {
         return Ok(());
     };
-    let Some(command) = crossing.asked_at(site) else {
+    let Some(command) = crossing.awaited_at(site) else {
+        crossing.answered_at(site);
         return Ok(());
     };
     let noted = |token| racks.noted(site, token);
@@ -288,6 +292,7 @@ pub(crate) fn step_answered(
         (None, Command::Own(_)) => heard_of_own(wish, command.is_bound(), reply, noted),
         (None, _) => heard_of_step(command, reply, noted).ok_or(Unfit)?,
     };
+    crossing.answered_at(site);
     let is_cleared =
         site == Site::Former && matches!((command, heard), (Command::Delete(_), Heard::Done(_)));
     crossing.was_at_former |= is_cleared;
@@ -312,13 +317,14 @@ pub(crate) fn step_answered(
         return Ok(());
     };
     let mut next = crossing.machine.handle(site, heard);
+    let mut shown = Ok(());
     if next.show == Some(Shown::Own) && matches!(command, Command::Own(_)) {
         next.show = None;
         has_read(core, id, site, reply);
-        show_own(core, now, id, site, (reply, raw))?;
+        shown = show_own(core, now, id, (site, backend), (reply, raw));
     }
     go_on(core, now, id, next);
-    Ok(())
+    shown
 }
 
 /// A quiet command of an application's was executed, which it is not told.
@@ -338,7 +344,12 @@ pub(crate) fn quiet_answered(
 #[inline(never)]
 pub(crate) fn go_on_with_crossings(core: &mut ProxyCore, now: Instant) {
     while let Some((id, site, failure)) = core.crossings.pop_failed() {
-        if let Some(crossing) = core.crossings.get_mut(id) {
+        let Some(crossing) = core.crossings.get_mut(id) else {
+            continue;
+        };
+        let is_awaited = crossing.awaited_at(site).is_some();
+        crossing.answered_at(site);
+        if is_awaited {
             crossing.failure = Some(failure);
             handle(core, now, id, site, Heard::Failed);
         }
@@ -417,7 +428,7 @@ fn go_on(core: &mut ProxyCore, now: Instant, id: CrossingId, mut next: Next) {
     if let Some(crossing) = core.crossings.get_mut(id) {
         crossing.then = next
             .show
-            .and_then(|shown| made_instead(crossing, shown))
+            .and_then(|shown| crossing.wants_instead(shown))
             .or(crossing.then);
         next.show = next.show.filter(|_| crossing.then.is_none());
     }
@@ -458,17 +469,6 @@ fn go_on(core: &mut ProxyCore, now: Instant, id: CrossingId, mut next: Next) {
     go_on(core, now, id, next);
 }
 
-/// What a command wants in place of telling this: a counter that is not there is made by an add, and one that is there meanwhile is changed after
-/// all.
-fn made_instead(crossing: &Crossing, shown: Shown) -> Option<Wish> {
-    let wish = match (crossing.machine.wish(), shown) {
-        (Wish::Change, Shown::Miss) => Wish::Add,
-        (Wish::Add, Shown::NotStored) => Wish::Change,
-        _ => return None,
-    };
-    Made::of(&crossing.question.bytes).map(|_| wish)
-}
-
 /// Asks a command at each of these sites.
 fn ask(core: &mut ProxyCore, now: Instant, id: CrossingId, command: Command, sites: Sites) {
     for site in sites.iter() {
@@ -490,10 +490,11 @@ fn ask_at_site(
     if now >= crossing.give_up && !crossing.is_told {
         return Some(Heard::Failed);
     }
-    crossing.ask(site, command);
     let racks = &crossing.racks;
     // The former pool may have been taken out of the configuration meanwhile.
-    let Some(pool) = racks.pool_of(site) else {
+    let to = racks.pool_of(site);
+    let to = to.and_then(|pool| Some((pool, core.pools.get(pool)?.settings.request_timeout)));
+    let Some((pool, request_timeout)) = to else {
         return Some(Heard::Failed);
     };
     let name = racks.name(site, &crossing.key);
@@ -509,9 +510,11 @@ fn ask_at_site(
     }
     let asked = crossing.question.tag;
     let is_brought = bringing(command, crossing.machine.wish()).is_some();
-    let (bytes, ask) = words(core, id, (command, site), &name)?;
+    let Some((bytes, ask)) = words(core, id, (command, site), &name) else {
+        return Some(Heard::Failed);
+    };
     let is_own = matches!(command, Command::Own(_));
-    let give_up = now + core.pools.get(pool)?.settings.request_timeout;
+    let give_up = now + request_timeout;
     let tag = Tag {
         ask,
         is_read: match command {
@@ -526,6 +529,9 @@ fn ask_at_site(
         },
         ..Tag::ours(Asker::Crossing, pool, id.slot(), give_up)
     };
+    if let Some(crossing) = core.crossings.get_mut(id) {
+        crossing.ask(site, command);
+    }
     let question = Question {
         tag,
         bytes,

@@ -35,6 +35,10 @@ pub(crate) fn fail(core: &mut ProxyCore, question: Question, failure: &Failure) 
         return core.outbox.due_at(core.now);
     }
     if let Some(step) = CrossingId::of_step(&question.tag) {
+        if let Progress::Answered = question.progress {
+            // All but the end of it has come, and was heard.
+            return;
+        }
         let pool = question.tag.pool;
         core.crossings.step_failed(step, pool, failure.clone());
         return core.outbox.due_at(core.now);

@@ -38,6 +38,9 @@ const PIPELINE_MULTIGET: usize = 4;
 /// With fewer cores no two numbers of workers have two for each worker.
 const CORES_WANTED: usize = 4;
 
+/// Longest wait for one answer, at the end too: what counts is how many come, and a machine may have others to do.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Whose servers, and how they are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -353,6 +356,8 @@ impl Running {
                 cluster: self.cluster.clone(),
                 cache_aside: load.misses.is_some(),
                 stop: Stop::after(duration),
+                answer_timeout: ANSWER_TIMEOUT,
+                drain: ANSWER_TIMEOUT,
                 seed,
                 ..LoadPlan::new(Target::from(server.address), Source::Generated(spec))
             })

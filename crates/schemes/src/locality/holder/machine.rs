@@ -159,6 +159,8 @@ impl Machine {
     /// What was asked at a site has come to this.
     pub fn handle(&mut self, site: Site, heard: Heard) -> Next {
         match (self.phase, heard) {
+            // Of what was asked before some may be answered only now.
+            (Phase::Clearing, _) if site != Site::Former => Next::default(),
             (Phase::Clearing, Heard::Failed) => {
                 self.phase = Phase::Acting;
                 Next::show(Shown::Failed(site))
