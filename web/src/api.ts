@@ -201,6 +201,8 @@ export interface Heat {
 export interface Snapshot {
   unix_s: number;
   totals: {
+    servers: number;
+    servers_up: number;
     workers: number;
     workers_full: number;
     load: number;
@@ -212,8 +214,8 @@ export interface Snapshot {
     memory_bytes: number;
     memory_limit_bytes: number;
   };
+  /** Servers and workers of a large cluster are those that stand out. */
   servers: { epoch: number; servers: (Server & { id: number })[] };
-  /** Workers of a large cluster are those of the busiest servers. */
   loads: { servers: ServerLoad[]; workers: Worker[]; quarantined: unknown[] };
   proxies: { epoch: number; proxies: Proxy[] };
   hot_keys: { keys: HotKey[]; keys_left_out: number; hottest: HottestKey[] };

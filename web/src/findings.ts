@@ -60,8 +60,7 @@ export function meanLoad({ totals }: Snapshot): number {
 function members(seen: Snapshot): Finding[] {
   const found: Finding[] = [];
   if (seen.servers.epoch === 0) {
-    const up = seen.servers.servers.filter((it) => it.up).length;
-    found.push({ level: 'warn', text: `There is no map yet: the coordinator waits for more servers than the ${up} that are up.` });
+    found.push({ level: 'warn', text: `There is no map yet: the coordinator waits for more servers than the ${seen.totals.servers_up} that are up.` });
   }
   for (const server of seen.servers.servers) {
     if (!server.up) {

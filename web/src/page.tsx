@@ -165,7 +165,6 @@ const LESS = new Set(['writes/s', 'values', 'items', 'memory', 'map']);
 
 function figuresOf(seen: Snapshot): [string, string][] {
   const { totals, servers } = seen;
-  const up = servers.servers.filter((it) => it.up).length;
   return [
     ['requests/s', count(totals.load)],
     ['busiest by mean', times(unevenness(seen))],
@@ -176,7 +175,7 @@ function figuresOf(seen: Snapshot): [string, string][] {
     ['hot keys', count(seen.hot_keys.keys.length + seen.hot_keys.keys_left_out)],
     ['items', count(totals.items)],
     ['memory', `${bytes(totals.memory_bytes)} of ${bytes(totals.memory_limit_bytes)}`],
-    ['servers up', `${up} of ${servers.servers.length}`],
+    ['servers up', `${totals.servers_up} of ${totals.servers}`],
     ['map', `epoch ${servers.epoch}`],
   ];
 }

@@ -131,7 +131,7 @@ export function Servers({ seen }: { seen: Snapshot }) {
           })}
         </table>
       </div>
-      {shown.length < seen.servers.servers.length && <p class="more">and {counted(seen.servers.servers.length - shown.length, 'server')} that are less busy</p>}
+      {shown.length < seen.totals.servers && <p class="more">and {counted(seen.totals.servers - shown.length, 'server')} that are less busy</p>}
     </section>
   );
 }

@@ -20,7 +20,7 @@ function snapshot(workers: Worker[]): Snapshot {
   });
   return {
     unix_s: SINCE + 60,
-    totals: { workers: workers.length, workers_full: workers.filter((it) => it.busy >= 0.9).length, load, reads_per_s: load, hits_per_s: load, writes_per_s: 0, bytes_per_s: 0, items: 1, memory_bytes: 1, memory_limit_bytes: 2 },
+    totals: { servers: names.length, servers_up: names.length, workers: workers.length, workers_full: workers.filter((it) => it.busy >= 0.9).length, load, reads_per_s: load, hits_per_s: load, writes_per_s: 0, bytes_per_s: 0, items: 1, memory_bytes: 1, memory_limit_bytes: 2 },
     servers: { epoch: 3, servers: names.map(server) },
     loads: { servers: names.map((server) => ({ server, unusable: null, memory_limit_bytes: 1, memory_bytes: 1, reads_per_s: 1, hits_per_s: 1 })), workers, quarantined: [] },
     proxies: { epoch: 3, proxies: [] },

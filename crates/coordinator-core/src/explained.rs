@@ -36,19 +36,19 @@ pub struct KeyExplained {
     pub hottest: Option<ClusterHottestView>,
 }
 
-impl CoordinatorCore {
+impl KeyExplained {
     /// Explains a key by the newest map; nothing while there is none. O(cachelets × log cachelets).
-    pub fn explain_key(&self, now: Instant, key: &[u8]) -> Option<KeyExplained> {
-        let map = self.map()?;
+    pub fn of(core: &CoordinatorCore, now: Instant, key: &[u8]) -> Option<Self> {
+        let map = core.map()?;
         let place = map.locate(KeyHash::of(key));
         let owner = place.worker.and_then(|owner| {
-            let servers = self.servers(now).servers;
+            let servers = core.servers(now).servers;
             let server = servers.into_iter().find(|it| it.id == owner.server)?;
             Some((server, owner.worker))
         });
-        let loads = self.cluster_loads(now, LoadOrder::Place, usize::MAX);
+        let loads = core.cluster_loads(now, LoadOrder::Place, usize::MAX);
         let mut loads = loads.cachelets.into_iter();
-        let hot_keys = self.cluster_hot_keys();
+        let hot_keys = core.cluster_hot_keys();
         let key = printable(key);
         Some(KeyExplained {
             epoch: map.epoch(),

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_hotkeys::settings::Settings;
-use evenkeel_types::{Now, UnixSeconds};
+use evenkeel_types::{Now, ServerId, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster_hot_keys::{ClusterEventView, ClusterHotKeysView};
@@ -33,7 +33,8 @@ pub struct Snapshot {
     pub unix_s: UnixSeconds,
     /// All servers together.
     pub totals: Totals,
-    /// As `/api/v1/servers`, without what those say of single workers.
+    /// As `/api/v1/servers`, without what those say of single workers. Where there are more than [`SNAPSHOT_WORKERS_MAX`] workers, those that are
+    /// down, are drained, or ask for moves, that have copies of keys that are told, and that `loads` tells of.
     pub servers: ServersView,
     /// As `/api/v1/cachelets`, without the cachelets. Where there are more than [`SNAPSHOT_WORKERS_MAX`] workers, with
     /// [`SNAPSHOT_WORKERS_FEW`] of them: those of the servers whose fullest or most loaded worker stands out. Other servers are left out, too, but
@@ -68,6 +69,12 @@ pub struct Snapshot {
 /// What all servers that are up told last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
+    /// Servers that are known.
+    #[serde(default)]
+    pub servers: usize,
+    /// Those that are taken to be alive.
+    #[serde(default)]
+    pub servers_up: usize,
     /// Workers.
     #[serde(default)]
     pub workers: usize,
@@ -92,17 +99,21 @@ pub struct Totals {
     pub memory_limit_bytes: u64,
 }
 
-impl CoordinatorCore {
+impl Snapshot {
     /// What there is to be seen at this moment. O(cachelets × log cachelets).
-    pub fn snapshot(&self, now: Now) -> Snapshot {
-        let mut loads = self.cluster_loads(now.monotonic, LoadOrder::Place, usize::MAX);
-        let totals = Totals::of(&loads);
+    pub fn of(core: &CoordinatorCore, now: Now) -> Snapshot {
+        let mut loads = core.cluster_loads(now.monotonic, LoadOrder::Place, usize::MAX);
+        let mut servers = core.servers(now.monotonic);
+        let hot_keys = core.cluster_hot_keys();
+        let totals = Totals::of(&servers, &loads);
         loads.cachelets.clear();
-        leave_few_workers(&mut loads);
-        let mut servers = self.servers(now.monotonic);
         for server in &mut servers.servers {
             server.worker_ports.clear();
             server.requests_per_second.clear();
+        }
+        if loads.workers.len() > SNAPSHOT_WORKERS_MAX {
+            leave_few_workers(&mut loads);
+            leave_few_servers(&mut servers, &loads, &have_copies(&hot_keys));
         }
         let mut heat = Measure::ALL.map(|of| {
             let wanted = WantedHeat {
@@ -110,7 +121,7 @@ impl CoordinatorCore {
                 step: Step::Second,
                 columns: 1,
             };
-            self.heat(now.monotonic, wanted)
+            core.heat(now.monotonic, wanted)
         });
         for other in &mut heat[1..] {
             other.workers.clear();
@@ -124,16 +135,16 @@ impl CoordinatorCore {
             totals,
             servers,
             loads,
-            proxies: self.proxies(now.monotonic),
-            hot_keys: self.cluster_hot_keys(),
-            settings: self.settings(),
-            settings_events: self.settings_events().iter().cloned().collect(),
-            events: newest(self.events()),
-            hot_key_events: newest(self.hot_key_events()),
-            plans: self.plans(SNAPSHOT_PLANS_MAX),
-            drains: self.drains(now.monotonic).drains,
-            scale: self.scales(now.monotonic).pools,
-            scale_events: newest(self.scale_events()),
+            proxies: core.proxies(now.monotonic),
+            hot_keys,
+            settings: core.settings(),
+            settings_events: core.settings_events().iter().cloned().collect(),
+            events: newest(core.events()),
+            hot_key_events: newest(core.hot_key_events()),
+            plans: core.plans(SNAPSHOT_PLANS_MAX),
+            drains: core.drains(now.monotonic).drains,
+            scale: core.scales(now.monotonic).pools,
+            scale_events: newest(core.scale_events()),
             heat: heat.into(),
         }
     }
@@ -145,11 +156,8 @@ fn newest<E: Clone, const MOST: usize>(events: &Recent<E, MOST>) -> Vec<E> {
     events.iter().skip(surplus).cloned().collect()
 }
 
-/// Leaves those that a [`Snapshot`] tells, in their order. O(workers × log workers).
+/// Leaves those that a [`Snapshot`] of a large cluster tells, in their order. O(workers × log workers).
 fn leave_few_workers(loads: &mut ClusterLoadsView) {
-    if loads.workers.len() <= SNAPSHOT_WORKERS_MAX {
-        return;
-    }
     let served = |worker: &WorkerLoadView| worker.load + worker.replica_load;
     let most = loads.workers.iter().map(served).fold(1.0, f64::max);
     // By server: how much it stands out, and its workers.
@@ -176,9 +184,37 @@ fn leave_few_workers(loads: &mut ClusterLoadsView) {
     servers.retain(|server| server.unusable.is_some() || is_shown(&server.server));
 }
 
+/// Leaves those that a [`Snapshot`] of a large cluster tells, in their order.
+fn leave_few_servers(
+    servers: &mut ServersView,
+    loads: &ClusterLoadsView,
+    have_copies: &BTreeSet<ServerId>,
+) {
+    let of_loads = loads.servers.iter().map(|server| server.server.as_str());
+    let of_loads: BTreeSet<&str> = of_loads.collect();
+    servers.servers.retain(|server| {
+        !server.up
+            || server.draining
+            || server.asks_for_moves
+            || have_copies.contains(&server.id)
+            || of_loads.contains(server.name.as_str())
+    });
+}
+
+/// The servers that have copies of keys, or would have some.
+fn have_copies(hot_keys: &ClusterHotKeysView) -> BTreeSet<ServerId> {
+    let keys = hot_keys.keys.iter().map(|key| &key.key);
+    let copies = keys.flat_map(|key| key.shadows.iter().chain(&key.proposed));
+    copies.map(|copy| copy.server).collect()
+}
+
 impl Totals {
-    fn of(loads: &ClusterLoadsView) -> Totals {
-        let mut totals = Totals::default();
+    fn of(servers: &ServersView, loads: &ClusterLoadsView) -> Totals {
+        let mut totals = Totals {
+            servers: servers.servers.len(),
+            servers_up: servers.servers.iter().filter(|server| server.up).count(),
+            ..Totals::default()
+        };
         for server in &loads.servers {
             totals.memory_bytes += server.memory_bytes;
             totals.memory_limit_bytes += server.memory_limit_bytes;
@@ -202,6 +238,9 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster_loads::ServerLoadView;
+    use crate::view::ServerView;
+    use evenkeel_types::{BootId, Epoch};
 
     #[test]
     fn of_too_many_workers_those_of_the_servers_that_stand_out_are_told_in_their_order() {
@@ -218,11 +257,6 @@ mod tests {
                 ..ClusterLoadsView::default()
             }
         };
-        let few = workers(SNAPSHOT_WORKERS_MAX / 16);
-        let mut told = few.clone();
-        leave_few_workers(&mut told);
-        assert_eq!(told, few);
-
         let mut many = workers(SNAPSHOT_WORKERS_MAX / 16 + 1);
         // The fullest worker, and one that serves more than all others.
         many.workers[16 * 63 + 5].busy = 0.95;
@@ -234,6 +268,44 @@ mod tests {
             assert_eq!(of_server.count(), 16, "{server}");
         }
         assert!(many.workers.is_sorted_by_key(|it| (&it.server, it.worker)));
+
+        // Of servers those of these workers, and others that something is to be said of.
+        let server = |n: u16| ServerView {
+            id: ServerId(n),
+            name: format!("s{n:04}"),
+            host: String::new(),
+            port: 0,
+            worker_ports: Vec::new(),
+            rack: None,
+            boot: BootId(0),
+            up: n != 5,
+            epoch: Epoch(3),
+            cachelets: 0,
+            released: 0,
+            draining: n == 7,
+            asks_for_moves: n == 9,
+            requests_per_second: Vec::new(),
+            silent_ms: 0,
+        };
+        let mut servers = ServersView {
+            epoch: Epoch(3),
+            servers: (0..65).map(server).collect(),
+        };
+        let totals = Totals::of(&servers, &many);
+        assert_eq!((totals.servers, totals.servers_up), (65, 64));
+        many.servers = vec![ServerLoadView {
+            server: "s0060".into(),
+            age_ms: None,
+            unusable: None,
+            memory_limit_bytes: 0,
+            memory_bytes: 0,
+            load: 0.0,
+            reads_per_s: 0.0,
+            hits_per_s: 0.0,
+        }];
+        leave_few_servers(&mut servers, &many, &BTreeSet::from([ServerId(11)]));
+        let told: Vec<u16> = servers.servers.iter().map(|it| it.id.0).collect();
+        assert_eq!(told, [5, 7, 9, 11, 60]);
 
         // One server that has more than that.
         let mut one = workers(SNAPSHOT_WORKERS_MAX / 16 + 1);

@@ -4,6 +4,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Json, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use evenkeel_coordinator_core::KeyExplained;
 use evenkeel_types::is_key;
 use evenkeel_types::limits::KEY_LEN_MAX;
 use serde::Deserialize;
@@ -32,7 +33,8 @@ pub(crate) async fn key(
         );
         return error(StatusCode::BAD_REQUEST, "bad_key", what);
     }
-    let explained = shared.look(move |core, now| core.explain_key(now.monotonic, key.as_bytes()));
+    let explained =
+        shared.look(move |core, now| KeyExplained::of(core, now.monotonic, key.as_bytes()));
     match explained.await {
         Ok(Some(explained)) => Json(explained).into_response(),
         Ok(None) => {

@@ -104,6 +104,8 @@ families! {
         ring_plans => counter, "Plans by which parts of rings change hands that were begun.", |counts, to| to.one(counts.plans);
         ring_servers_lost => counter, "Servers of rings that no proxy reached, and whose part was given to their neighbours.",
             |counts, to| to.one(counts.servers_lost);
+        ring_copied_keys[outcome] => counter, "Keys of rings that were copied, and those that could not be as a server had too much to do.",
+            |counts, to| to.by([("found", counts.copied.found), ("refused", counts.copied.refused)]);
         bundles_on => counter, "Times that copies of a pool were ordered to be switched on.", |counts, to| to.one(counts.bundles_on);
         ring_reports_void => counter, "Counts of what rings carry that cannot be true, which were not used.",
             |counts, to| to.one(counts.ring_reports_void);

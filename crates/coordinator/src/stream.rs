@@ -25,7 +25,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// One snapshot.
 pub(crate) async fn snapshot(State(shared): Shared) -> Response {
-    respond(shared.look(|core, now| core.snapshot(now)).await)
+    respond(shared.look(Snapshot::of).await)
 }
 
 /// Snapshots until the viewer hangs up, or this coordinator does not lead any more.
@@ -60,7 +60,7 @@ async fn make_events(shared: Arc<SharedCore>) {
         if !shared.audience().is_there() {
             return;
         }
-        match shared.look(|core, now| core.snapshot(now)).await {
+        match shared.look(Snapshot::of).await {
             Ok(snapshot) => shared.audience().tell(event(&snapshot)),
             Err(Unsaved) => return shared.audience().dismiss(),
         }

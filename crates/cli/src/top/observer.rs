@@ -7,17 +7,20 @@ use super::proxy;
 use super::screen::Shown;
 use crate::ask::{client, usual_coordinator};
 use crate::watch::Watch;
-use evenkeel_coordinator_core::Snapshot;
+use evenkeel_coordinator_core::{ServersView, Snapshot};
 use evenkeel_member::client::ApiClient;
 use evenkeel_runtime::{UsageError, resolve, resolve_server};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Servers that are asked at the same time. One that does not answer holds up the others of its thread for as
 /// long as a look may take.
 const ASKED_AT_ONCE: usize = 32;
+
+/// Longest wait for an answer of the coordinator. The screen stands still meanwhile.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Asks everybody.
 pub struct Observer {
@@ -54,8 +57,8 @@ impl Observer {
         let usual = || (!is_told).then(usual_coordinator);
         match args.coordinator.clone().or_else(usual) {
             Some(address) => {
-                let api = client(&address, &args.access)?;
-                observer.take(&api.snapshot()?)?;
+                let api = client(&address, &args.access)?.with_timeout(ANSWER_TIMEOUT);
+                observer.take(&api.snapshot()?, &api.servers()?)?;
                 observer.coordinator = Some(api);
             }
             None => {
@@ -144,15 +147,19 @@ impl Observer {
     /// Servers may have come and gone. While the coordinator is away the last ones are watched on.
     fn ask_coordinator(&mut self) {
         let Some(api) = &self.coordinator else { return };
-        let told = api.snapshot().map_err(anyhow::Error::from);
-        self.warning = match told.and_then(|seen| self.take(&seen)) {
+        let told = api
+            .snapshot()
+            .and_then(|seen| Ok((seen, api.servers()?)))
+            .map_err(anyhow::Error::from);
+        self.warning = match told.and_then(|(seen, servers)| self.take(&seen, &servers)) {
             Ok(()) => None,
             Err(error) => Some(format!("{error:#}")),
         };
     }
 
-    fn take(&mut self, seen: &Snapshot) -> anyhow::Result<()> {
-        let members = seen.servers.servers.iter().map(|server| {
+    /// A snapshot tells of few of a large cluster's servers.
+    fn take(&mut self, seen: &Snapshot, all: &ServersView) -> anyhow::Result<()> {
+        let members = all.servers.iter().map(|server| {
             let address = resolve(&server.host, server.port).map_err(UsageError)?;
             let member = Member {
                 name: server.name.clone(),

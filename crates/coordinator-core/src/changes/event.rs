@@ -6,6 +6,7 @@ use evenkeel_schemes::stage::{Stage, Step};
 use evenkeel_types::{Now, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
+use super::ring_copy::CopiedKeys;
 use crate::limits::CHANGE_EVENTS_MAX;
 use crate::recent::Recent;
 
@@ -155,6 +156,8 @@ pub struct ChangeCounts {
     pub plans: u64,
     /// Servers of rings that were dead, and went by a plan.
     pub servers_lost: u64,
+    /// Keys of rings that were asked for so that their items come along.
+    pub copied: CopiedKeys,
     /// Times that operators have switched copies of a pool on.
     pub bundles_on: u64,
 }

@@ -34,6 +34,27 @@ pub struct CopiedServer {
     pub failed: Option<String>,
 }
 
+/// Keys that change hands and that a copier has asked for, by what came of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopiedKeys {
+    /// They had an item, which is at its new place.
+    pub found: u64,
+    /// A server had too much to do.
+    pub refused: u64,
+}
+
+impl CopiedKeys {
+    /// Adds those of a copying that has come this far since `before`.
+    pub(super) fn add(&mut self, before: Option<&RingCopy>, copy: &RingCopy) {
+        let sum = |copy: &RingCopy, of: fn(&CopiedServer) -> u64| -> u64 {
+            copy.servers.iter().map(of).sum()
+        };
+        let more = |of| sum(copy, of).saturating_sub(before.map_or(0, |before| sum(before, of)));
+        self.found += more(|it| it.found);
+        self.refused += more(|it| it.refused);
+    }
+}
+
 impl RingCopy {
     /// Whether all that moves was asked for.
     pub fn is_whole(&self) -> bool {

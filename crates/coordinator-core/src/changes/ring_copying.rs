@@ -103,6 +103,8 @@ impl Changes {
         };
         let plan = led.ring.as_ref().map(|ring| ring.plan.number);
         if led.is_warming() && plan == Some(copy.plan) {
+            let before = led.copy.as_ref().filter(|before| before.plan == copy.plan);
+            self.journal.counts.copied.add(before, &copy);
             led.copy = Some(copy);
             self.go_on(now, pool);
         }

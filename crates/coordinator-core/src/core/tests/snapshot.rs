@@ -14,7 +14,7 @@ fn it_says_what_the_calls_say_without_what_is_long() {
     cluster.rounds(20);
     let (core, now) = (&cluster.world.core, cluster.world.now);
     let at = now.monotonic;
-    let snapshot = core.snapshot(now);
+    let snapshot = Snapshot::of(core, now);
     assert_eq!(snapshot.unix_s, now.unix);
     let mut servers = core.servers(at);
     for server in &mut servers.servers {
@@ -68,7 +68,7 @@ fn changes_of_settings_are_told_and_only_the_last_of_them() {
         .set(r#"{"hot_keys": "off", "hot_share": 2.5}"#)
         .unwrap();
     world.set(r#"{"hot_keys": "off"}"#).unwrap();
-    let told = world.core.snapshot(world.now).settings_events;
+    let told = Snapshot::of(&world.core, world.now).settings_events;
     let told: Vec<_> = (told.into_iter())
         .map(|it| (it.unix_s, it.name, it.from, it.to))
         .collect();
@@ -86,7 +86,7 @@ fn changes_of_settings_are_told_and_only_the_last_of_them() {
     for n in 1..50 {
         world.set(&format!(r#"{{"gamma_max": {n}}}"#)).unwrap();
     }
-    let told = world.core.snapshot(world.now).settings_events;
+    let told = Snapshot::of(&world.core, world.now).settings_events;
     assert_eq!(told.len(), SETTINGS_EVENTS_MAX);
     assert_eq!(told.last().expect("some").to, json!(49));
 }
@@ -102,7 +102,7 @@ fn of_many_events_the_newest_are_told() {
         ..HotKeysNews::default()
     });
     world.send_current(&mut members);
-    let told = world.core.snapshot(world.now).hot_key_events;
+    let told = Snapshot::of(&world.core, world.now).hot_key_events;
     let numbers: Vec<u64> = told.iter().map(|it| it.event.number).collect();
     let newest = SNAPSHOT_EVENTS_MAX as u64 + 1..=2 * SNAPSHOT_EVENTS_MAX as u64;
     assert_eq!(numbers, newest.collect::<Vec<_>>());
@@ -112,7 +112,11 @@ fn of_many_events_the_newest_are_told() {
 fn a_key_is_explained_by_the_newest_map() {
     let world = World::new(1);
     let at = world.now.monotonic;
-    assert_eq!(world.core.explain_key(at, b"user:17"), None, "no map yet");
+    assert_eq!(
+        KeyExplained::of(&world.core, at, b"user:17"),
+        None,
+        "no map yet"
+    );
     let mut cluster = Cluster::new(3);
     cluster.rounds(20);
     let (core, at) = (&cluster.world.core, cluster.world.now.monotonic);
@@ -120,7 +124,7 @@ fn a_key_is_explained_by_the_newest_map() {
     for key in ["user:17", "user:18", "a b"] {
         let place = map.locate(KeyHash::of(key.as_bytes()));
         let owner = place.worker.expect("all have owners");
-        let explained = core.explain_key(at, key.as_bytes()).expect("a map");
+        let explained = KeyExplained::of(core, at, key.as_bytes()).expect("a map");
         let server = core.servers(at).servers;
         let server = server.iter().find(|it| it.id == owner.server);
         assert_eq!(explained.key, key.replace(' ', "%20"));

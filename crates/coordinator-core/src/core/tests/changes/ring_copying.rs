@@ -94,6 +94,9 @@ fn a_plan_warms_until_all_is_copied() {
     proxies.pass(CLOSING_MS + 1000);
     assert_eq!(stage(&proxies), Stage::Done);
     assert_eq!(proxies.view().copy, Some(copied(2, true, None)));
+    // Each key is counted once, however often it is told.
+    let counted = proxies.world.core.change_counts().copied;
+    assert_eq!((counted.found, counted.refused), (10, 0));
     // The next one is copied anew.
     proxies.order(ServerOrder::Drain, "m3").unwrap();
     proxies.pass(1000);
