@@ -1,7 +1,8 @@
 // Looks at the page of a running coordinator in a real browser, as a person does, and fails by what is wrong with it.
 //
-//   node look.mjs URL KEY [FOLDER]    KEY is the hot key that has to be seen; FOLDER takes the pictures
-//   node look.mjs --token TOKEN URL   a coordinator that asks for a token
+//   node look.mjs URL KEY [FOLDER]              KEY is the hot key that has to be seen; FOLDER takes the pictures
+//   node look.mjs --token TOKEN URL             a coordinator that asks for a token
+//   node look.mjs --approve PLAN URL            a plan that waits for it
 //   node look.mjs --large URL SERVERS WORKERS   a cluster of many servers; says what the page costs
 
 import assert from 'node:assert/strict';
@@ -180,6 +181,16 @@ async function enter(browser, url, token) {
   assert.match((await page.evaluate(standing)).findings[0], /no map yet/);
 }
 
+/** Who looks at a plan lets it be executed. */
+async function approve(browser, url, plan) {
+  const { page, wrong } = await open(browser, url, VIEWS[0]);
+  await page.getByRole('button', { name: `Approve plan ${plan}`, exact: true }).click();
+  const row = page.locator('tr', { has: page.locator(`td:text-matches("^${plan} ")`) });
+  await row.locator('td:nth-child(2):not(:text-is("proposed"))').waitFor();
+  await page.getByRole('button', { name: `Approve plan ${plan}`, exact: true }).waitFor({ state: 'detached' });
+  assert.deepEqual(wrong, []);
+}
+
 /** A cluster of many servers and workers: all are counted, those that stand out are shown, and what a second costs is said. */
 async function large(browser, url, servers, workers) {
   const { page, wrong } = await open(browser, url, VIEWS[0], () => {
@@ -234,6 +245,7 @@ const browser = await chromium.launch({
 try {
   const [first, ...rest] = process.argv.slice(2);
   if (first === '--token') await enter(browser, rest[1], rest[0]);
+  else if (first === '--approve') await approve(browser, rest[1], rest[0]);
   else if (first === '--large') await large(browser, ...rest);
   else await look(browser, first, ...rest);
 } finally {

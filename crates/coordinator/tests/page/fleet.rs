@@ -134,7 +134,9 @@ impl Told {
             replica_load: nothing.clone(),
             diverted_load: nothing.clone(),
             replicated_keys: nothing.clone(),
-            busy_ppm: loads.map(|load| load * 1_000_000 / CAPACITY_RPS).into(),
+            busy_ppm: loads
+                .map(|load| (load * 1_000_000 / CAPACITY_RPS).min(1_000_000))
+                .into(),
             memory_bytes: vec![12 << 20; loads.len()],
             left_out: nothing.clone(),
             left_out_load: nothing.clone(),

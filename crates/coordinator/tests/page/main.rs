@@ -8,6 +8,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use evenkeel_coordinator_core::plans::{PlanMode, PlanSettings, PlanState};
+use evenkeel_member::client::ApiClient;
 use evenkeel_testkit::page::is_to_be_written;
 use evenkeel_testkit::{Cluster, ClusterOptions, evenkeel, http, poll_until};
 
@@ -19,6 +21,12 @@ const DEMO_DEADLINE: Duration = Duration::from_secs(600);
 
 /// Seconds that the pictures show.
 const PICTURED_COLUMNS: usize = 240;
+
+/// Servers of a cluster that has as many cachelets as there may be, so that the one that much is asked of stands out.
+const SOME_SERVERS: u16 = 64;
+
+/// Until members have joined and a plan was made of their loads, on a busy machine.
+const PLAN_DEADLINE: Duration = Duration::from_secs(120);
 
 /// Servers of a large cluster.
 const LARGE_SERVERS: u16 = 1_000;
@@ -135,6 +143,29 @@ fn a_browser_sees_the_hot_key_its_home_and_its_copies() {
         let url = format!("{}/", cluster.coordinator_url());
         look(&[&url, HOT_KEY]);
     });
+}
+
+#[test]
+fn a_plan_is_approved_in_a_browser() {
+    let servers = SOME_SERVERS.to_string();
+    let coordinator = evenkeel::coordinator(&["--initial-servers", &servers]);
+    let address = coordinator.address();
+    let client = ApiClient::new(&address.to_string()).expect("an address");
+    let client = client.with_timeout(PLAN_DEADLINE);
+    let settings = PlanSettings {
+        mode: PlanMode::Approve,
+        ..client.plan_settings().expect("it answers")
+    };
+    client.put_plan_settings(settings).expect("it may be set");
+    let _fleet = fleet::start(address, SOME_SERVERS, |_| {});
+    let proposed = poll_until(PLAN_DEADLINE, "a plan", || {
+        let newest = client.plans(1).ok()?.plans.pop()?;
+        (newest.state == PlanState::Proposed).then_some(newest.id)
+    });
+    let url = format!("http://{address}/");
+    look(&["--approve", &proposed.to_string(), &url]);
+    let plan = client.plan(proposed).expect("it is known");
+    assert_ne!(plan.state, PlanState::Proposed);
 }
 
 /// With `EVENKEEL_WRITE_DOCS=1` the pictures of docs/page.md are made anew.
