@@ -34,7 +34,8 @@ pub struct TopKey {
 #[derive(Clone, Debug)]
 pub struct TopKeys {
     counters_max: usize,
-    /// The counters, field by field, since most looks concern one field of all.
+    /// The counters, field by field, since most looks concern one field of all. A [tag](tag) of each hash is what is looked through for a key.
+    tags: Vec<u8>,
     hashes: Vec<KeyHash>,
     /// Invariant: above zero.
     reads: Vec<f64>,
@@ -54,6 +55,7 @@ impl TopKeys {
         assert!(counters_max > 0, "a summary counts something");
         TopKeys {
             counters_max,
+            tags: Vec::with_capacity(counters_max),
             hashes: Vec::with_capacity(counters_max),
             reads: Vec::with_capacity(counters_max),
             writes: Vec::with_capacity(counters_max),
@@ -130,14 +132,8 @@ impl TopKeys {
     }
 
     fn position(&self, hash: KeyHash, key: &[u8]) -> Option<usize> {
-        let mut from = 0;
-        while let Some(at) = self.hashes[from..].iter().position(|&other| other == hash) {
-            if self.keys[from + at] == key {
-                return Some(from + at);
-            }
-            from += at + 1;
-        }
-        None
+        let mut with_tag = memchr::memchr_iter(tag(hash), &self.tags);
+        with_tag.find(|&at| self.hashes[at] == hash && self.keys[at] == key)
     }
 
     fn insert(&mut self, hash: KeyHash, key: &[u8], reads: f64) {
@@ -145,6 +141,7 @@ impl TopKeys {
         buffer.clear();
         buffer.extend_from_slice(key);
         self.keys.push(buffer);
+        self.tags.push(tag(hash));
         self.hashes.push(hash);
         self.reads.push(reads);
         self.writes.push(0.0);
@@ -162,6 +159,7 @@ impl TopKeys {
     }
 
     fn remove(&mut self, at: usize) {
+        self.tags.swap_remove(at);
         self.hashes.swap_remove(at);
         self.reads.swap_remove(at);
         self.writes.swap_remove(at);
@@ -170,6 +168,11 @@ impl TopKeys {
             self.spare.push(key);
         }
     }
+}
+
+/// By which a hash is looked for among others: a byte from its middle, as keys of one place have others in common.
+fn tag(hash: KeyHash) -> u8 {
+    (hash.0 >> 24) as u8
 }
 
 #[cfg(test)]

@@ -151,6 +151,7 @@ impl Application {
 
     /// Gives the core what is left over and what can be read, within the bounds of a turn. `time` tells the
     /// time, and is asked when the input is there.
+    #[inline(always)]
     pub fn serve(
         &mut self,
         core: &mut ProxyCore,
@@ -219,6 +220,7 @@ impl Application {
     ///
     /// # Errors
     /// The connection is over.
+    #[inline(always)]
     pub fn flush(&mut self, core: &mut ProxyCore) -> io::Result<bool> {
         let mut is_drained = false;
         while self.writable {
