@@ -111,10 +111,7 @@ impl Snapshot {
             server.worker_ports.clear();
             server.requests_per_second.clear();
         }
-        if loads.workers.len() > SNAPSHOT_WORKERS_MAX {
-            leave_few_workers(&mut loads);
-            leave_few_servers(&mut servers, &loads, &have_copies(&hot_keys));
-        }
+        leave_few(&mut loads, &mut servers, &have_copies(&hot_keys));
         let mut heat = Measure::ALL.map(|of| {
             let wanted = WantedHeat {
                 of,
@@ -156,7 +153,18 @@ fn newest<E: Clone, const MOST: usize>(events: &Recent<E, MOST>) -> Vec<E> {
     events.iter().skip(surplus).cloned().collect()
 }
 
-/// Leaves those that a [`Snapshot`] of a large cluster tells, in their order. O(workers × log workers).
+/// Leaves what a [`Snapshot`] of a large cluster tells, in its order; of another one everything. O(workers × log workers).
+fn leave_few(
+    loads: &mut ClusterLoadsView,
+    servers: &mut ServersView,
+    have_copies: &BTreeSet<ServerId>,
+) {
+    if loads.workers.len() > SNAPSHOT_WORKERS_MAX {
+        leave_few_workers(loads);
+        leave_few_servers(servers, loads, have_copies);
+    }
+}
+
 fn leave_few_workers(loads: &mut ClusterLoadsView) {
     let served = |worker: &WorkerLoadView| worker.load + worker.replica_load;
     let most = loads.workers.iter().map(served).fold(1.0, f64::max);
@@ -184,7 +192,7 @@ fn leave_few_workers(loads: &mut ClusterLoadsView) {
     servers.retain(|server| server.unusable.is_some() || is_shown(&server.server));
 }
 
-/// Leaves those that a [`Snapshot`] of a large cluster tells, in their order.
+/// Leaves those that something is to be said of.
 fn leave_few_servers(
     servers: &mut ServersView,
     loads: &ClusterLoadsView,
@@ -242,6 +250,19 @@ mod tests {
     use crate::view::ServerView;
     use evenkeel_types::{BootId, Epoch};
 
+    fn server_load(server: &str) -> ServerLoadView {
+        ServerLoadView {
+            server: server.into(),
+            age_ms: None,
+            unusable: None,
+            memory_limit_bytes: 0,
+            memory_bytes: 0,
+            load: 0.0,
+            reads_per_s: 0.0,
+            hits_per_s: 0.0,
+        }
+    }
+
     #[test]
     fn of_too_many_workers_those_of_the_servers_that_stand_out_are_told_in_their_order() {
         let workers = |servers: usize| {
@@ -257,19 +278,6 @@ mod tests {
                 ..ClusterLoadsView::default()
             }
         };
-        let mut many = workers(SNAPSHOT_WORKERS_MAX / 16 + 1);
-        // The fullest worker, and one that serves more than all others.
-        many.workers[16 * 63 + 5].busy = 0.95;
-        many.workers[16 * 60].replica_load = 500.0;
-        leave_few_workers(&mut many);
-        assert_eq!(many.workers.len(), SNAPSHOT_WORKERS_FEW);
-        for server in ["s0060", "s0063"] {
-            let of_server = many.workers.iter().filter(|it| it.server == server);
-            assert_eq!(of_server.count(), 16, "{server}");
-        }
-        assert!(many.workers.is_sorted_by_key(|it| (&it.server, it.worker)));
-
-        // Of servers those of these workers, and others that something is to be said of.
         let server = |n: u16| ServerView {
             id: ServerId(n),
             name: format!("s{n:04}"),
@@ -287,23 +295,32 @@ mod tests {
             requests_per_second: Vec::new(),
             silent_ms: 0,
         };
-        let mut servers = ServersView {
+        let all = ServersView {
             epoch: Epoch(3),
             servers: (0..65).map(server).collect(),
         };
+        let copies = BTreeSet::from([ServerId(11)]);
+        let few = workers(SNAPSHOT_WORKERS_MAX / 16);
+        let (mut told, mut servers) = (few.clone(), all.clone());
+        leave_few(&mut told, &mut servers, &copies);
+        assert_eq!((&told, &servers), (&few, &all));
+
+        let mut many = workers(SNAPSHOT_WORKERS_MAX / 16 + 1);
+        // The fullest worker, and one that serves more than all others.
+        many.workers[16 * 63 + 5].busy = 0.95;
+        many.workers[16 * 60].replica_load = 500.0;
+        many.servers = vec![server_load("s0060"), server_load("s0061")];
         let totals = Totals::of(&servers, &many);
         assert_eq!((totals.servers, totals.servers_up), (65, 64));
-        many.servers = vec![ServerLoadView {
-            server: "s0060".into(),
-            age_ms: None,
-            unusable: None,
-            memory_limit_bytes: 0,
-            memory_bytes: 0,
-            load: 0.0,
-            reads_per_s: 0.0,
-            hits_per_s: 0.0,
-        }];
-        leave_few_servers(&mut servers, &many, &BTreeSet::from([ServerId(11)]));
+        leave_few(&mut many, &mut servers, &copies);
+        assert_eq!(many.workers.len(), SNAPSHOT_WORKERS_FEW);
+        for server in ["s0060", "s0063"] {
+            let of_server = many.workers.iter().filter(|it| it.server == server);
+            assert_eq!(of_server.count(), 16, "{server}");
+        }
+        assert!(many.workers.is_sorted_by_key(|it| (&it.server, it.worker)));
+
+        // Of servers those of these workers, and others that something is to be said of.
         let told: Vec<u16> = servers.servers.iter().map(|it| it.id.0).collect();
         assert_eq!(told, [5, 7, 9, 11, 60]);
 
