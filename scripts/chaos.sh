@@ -4,13 +4,18 @@
 # repeats the choices of a run. By WHAT=pools: pools that are warmed from a former one, of memcacheds, of a cluster, and led by a coordinator, a third of the
 # time each. By WHAT=rings: eight memcacheds, three proxies and two coordinators on an etcd, while parts of a ring change hands. By WHAT=copies: the same with copies of items,
 # which are switched on and off. By WHAT=racks: eight memcacheds in four racks, one of which holds each item, by notes and by a directory, each also with copies in the other racks, and switched from one to another, a fifth of the time each. By WHAT=scaling: three memcacheds, or
-# three servers of a cluster, to which autoscaling adds up to three and from which it removes them, by a load that rises and falls. Arguments go to the test program.
+# three servers of a cluster, to which autoscaling adds up to three and from which it removes them, by a load that rises and falls. With OTHER=REV every second server, proxy and
+# coordinator that is started, and started again, is of that revision: versions are mixed and follow each other in both directions. Arguments go to the test program.
 . "$(dirname "$0")/lib.sh"
 
 need_rust
 build_release
 cd "$ROOT"
 export EVENKEEL_BIN=$TARGET/release/evenkeel CHAOS_SECONDS=${CHAOS_SECONDS:-600}
+if [ -n "${OTHER:-}" ]; then
+  OTHER_EVENKEEL=$(scripts/other-version.sh "$OTHER")
+  export OTHER_EVENKEEL
+fi
 case ${WHAT:-cluster} in
 cluster) tests="chaos_under chaos_with" ;;
 pools) tests=chaos_of_pools ;;

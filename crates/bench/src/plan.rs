@@ -1,6 +1,5 @@
 //! What load to make: plain data, checked before anything starts.
 
-use crate::engine::ring::unpreparable;
 use crate::{BadUsage, Cluster, Target};
 use evenkeel_workload::trace::TraceFormat;
 use evenkeel_workload::{Arrivals, MultiGet, Operation, Ttls, ValueSizes, WorkloadSpec};
@@ -216,7 +215,7 @@ impl LoadPlan {
             self.validate_aware()?;
         }
         if self.prepared
-            && let Some(reason) = unpreparable(self)
+            && let Some(reason) = self.unpreparable()
         {
             return Err(BadUsage(format!("prepared requests: {reason}")));
         }
@@ -224,6 +223,38 @@ impl LoadPlan {
             return Err(BadUsage("an answer needs more time than none".into()));
         }
         Ok(())
+    }
+
+    /// Why it cannot be made of requests that were [prepared](Self::prepared); nothing where it can.
+    fn unpreparable(&self) -> Option<&'static str> {
+        let Source::Generated(spec) = &self.source else {
+            return Some("their keys are generated, not those of a trace or a fill");
+        };
+        let sends = |operation| spec.mix.share(operation) > 0.0;
+        let follows_an_answer = self.cache_aside
+            || sends(Operation::ReadModifyWrite)
+            || sends(Operation::Incr)
+            || sends(Operation::Decr);
+        if follows_an_answer {
+            // A counter that is not there is made.
+            return Some("none may depend on an answer, as with cache-aside, rmw, incr and decr");
+        }
+        if spec.reshuffle_ns.is_some() || spec.flash.is_some() {
+            return Some("what is hot does not change with time, as with reshuffle and flash");
+        }
+        if spec.lone_gets > 0.0 || spec.mix.insert_share() > 0.0 {
+            return Some("they are sent again and again: no key can be a new one");
+        }
+        if self.pace != Arrivals::Closed {
+            return Some("they are sent in a closed loop");
+        }
+        if self.cluster.is_some() {
+            return Some("they are not sorted by the owners of their keys");
+        }
+        if self.protocol == Protocol::Resp {
+            return Some("they speak memcached's protocol");
+        }
+        None
     }
 
     /// What an aware load cannot be: a request belongs to the connections of one worker, which must

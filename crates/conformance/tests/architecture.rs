@@ -34,6 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "types",
             "protocol",
             "placement",
+            "schemes",
             "balance",
             "hotkeys",
             "storage",

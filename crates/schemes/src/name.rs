@@ -148,6 +148,12 @@ pub fn number_of(letters: &[u8]) -> u64 {
     })
 }
 
+/// Whether a key names a [copy](Kind::Copy) of an item that stands elsewhere. One comparison for most that do not.
+#[inline]
+pub fn is_copy(key: &[u8]) -> bool {
+    Name::parse(key).is_some_and(|name| name.kind == Kind::Copy)
+}
+
 /// Whether a key is one of ours, or pretends to be. Where a pool [uses names](crate::Scheme::uses_names), no application may.
 #[inline]
 pub fn is_reserved(key: &[u8]) -> bool {
@@ -175,6 +181,7 @@ mod tests {
                     (Kind::Note, of::<15>(Kind::Note, token, key)),
                 ] {
                     assert!(is_reserved(&name));
+                    assert_eq!(is_copy(&name), kind == Kind::Copy);
                     let found = Name::parse(&name).expect("a name");
                     assert_eq!((found.kind, found.key), (kind, key));
                     assert_eq!(found.token, &name[2..kind.prefix_len() - 1]);

@@ -19,7 +19,7 @@ use crate::hash::{TableHash, TableHasher};
 use crate::index::{Guess, Index, Items, Room};
 use crate::item::{self, Item, Layout, Meta};
 use crate::pool::{Account, Geometry, SegmentPool};
-use crate::segment::{NONE, Queue, QueueName, Segment, TtlClass};
+use crate::segment::{NONE, QUEUES, Queue, QueueName, Segment, TtlClass};
 use crate::stats::{CacheletStats, StoreStats};
 use crate::worth::Scale;
 use crate::{NewItem, Seconds};
@@ -39,6 +39,8 @@ pub(crate) struct Context {
     pub returning: Returning,
     /// Counts what makes a [`Hint`](crate::Hint) outdated: items that came, went or moved, and cachelets.
     pub changes: u64,
+    /// See [`StoreConfig::is_copy`](crate::StoreConfig::is_copy).
+    pub is_copy: fn(&[u8]) -> bool,
 }
 
 /// What has to be freed before a call can succeed.
@@ -135,7 +137,7 @@ pub(crate) struct Inner {
     pub segments: Vec<Segment>,
     /// First unused slot of the segment table.
     free_slot: u32,
-    pub queues: [Queue; 2],
+    pub queues: [Queue; QUEUES],
     /// Items that left the small queue unread.
     pub ghosts: Ghosts,
     /// Segments that items are appended to, newest last.
@@ -146,7 +148,10 @@ pub(crate) struct Inner {
     pub segment_bytes: usize,
     pub live_bytes: usize,
     pub live_items: usize,
-    /// The same by size.
+    /// Of them, copies.
+    pub copies: usize,
+    pub copies_bytes: usize,
+    /// All items by size.
     pub bands: Gauges,
     pub segments_in_use: usize,
     pub reads: u64,
@@ -213,13 +218,15 @@ impl Inner {
             index: Index::new(),
             segments: Vec::new(),
             free_slot: NONE,
-            queues: [Queue::EMPTY; 2],
+            queues: [Queue::EMPTY; QUEUES],
             ghosts: Ghosts::default(),
             open: Vec::new(),
             held: 0,
             segment_bytes: 0,
             live_bytes: 0,
             live_items: 0,
+            copies: 0,
+            copies_bytes: 0,
             bands: Gauges::default(),
             segments_in_use: 0,
             reads: 0,
@@ -366,16 +373,39 @@ impl Inner {
         let segment = &mut self.segments[place.segment as usize];
         segment.live_bytes -= bytes as u32;
         segment.live_items -= 1;
+        let is_empty = segment.live_items == 0;
+        if is_empty && segment.open {
+            // It stays open: the next item would need one again.
+            segment.used = 0;
+        }
+        let (queue, is_over) = (segment.queue, is_empty && !segment.open);
+        self.discount(queue, bytes);
+        if is_over {
+            self.free_segment(place.segment, context);
+        }
+    }
+
+    /// Counts an item that a queue has got.
+    #[inline]
+    pub fn count(&mut self, queue: QueueName, bytes: usize) {
+        self.live_bytes += bytes;
+        self.live_items += 1;
+        self.bands.add(bytes);
+        if queue == QueueName::Copies {
+            self.copies += 1;
+            self.copies_bytes += bytes;
+        }
+    }
+
+    /// Counts an item that a queue has no more.
+    #[inline]
+    pub fn discount(&mut self, queue: QueueName, bytes: usize) {
         self.live_bytes -= bytes;
         self.live_items -= 1;
         self.bands.remove(bytes);
-        if segment.live_items == 0 {
-            if segment.open {
-                // It stays open, empty: the next item would need one again.
-                segment.used = 0;
-            } else {
-                self.free_segment(place.segment, context);
-            }
+        if queue == QueueName::Copies {
+            self.copies -= 1;
+            self.copies_bytes -= bytes;
         }
     }
 
@@ -397,10 +427,12 @@ impl Inner {
         self.segments_in_use = 0;
         self.live_bytes = 0;
         self.live_items = 0;
+        self.copies = 0;
+        self.copies_bytes = 0;
         self.bands.clear();
         self.index = Index::new();
         self.free_slot = NONE;
-        self.queues = [Queue::EMPTY; 2];
+        self.queues = [Queue::EMPTY; QUEUES];
         self.ghosts = Ghosts::default();
         self.open.clear();
     }
@@ -417,11 +449,14 @@ impl Inner {
         now: Seconds,
         context: &mut Context,
     ) -> Replaced {
-        let newcomer = Replaced::Gone {
-            queue: QueueName::Small,
+        let newcomer = |queue| Replaced::Gone {
+            queue,
             frequency: 0,
         };
         let Some(location) = found else {
+            if (context.is_copy)(new.key) {
+                return newcomer(QueueName::Copies);
+            }
             let size = self.geometry.align_up(Entry::least_bytes(new));
             let scale = self.scale();
             // What was evicted too early is no newcomer. But one large item takes the place of many: it
@@ -442,8 +477,12 @@ impl Inner {
         let data = &mut segment.data[place.offset as usize..];
         let old = Layout::read(data);
         if item::is_expired(old.expires_at(data), now) {
+            let queue = match segment.queue {
+                QueueName::Copies => QueueName::Copies,
+                QueueName::Small | QueueName::Main => QueueName::Small,
+            };
             self.expire(hash, place, context);
-            return newcomer;
+            return newcomer(queue);
         }
         let frequency = old.frequency();
         let meta = Meta {
@@ -458,11 +497,9 @@ impl Inner {
             segment.widen_expiry(new.expires_at);
             return Replaced::InPlace;
         }
-        let was_used = frequency > 0 || segment.queue == QueueName::Main;
-        let queue = if was_used {
-            QueueName::Main
-        } else {
-            QueueName::Small
+        let queue = match segment.queue {
+            QueueName::Small if frequency > 0 => QueueName::Main,
+            queue => queue,
         };
         self.remove(hash, place, context);
         Replaced::Gone { queue, frequency }

@@ -14,6 +14,9 @@
 //! A cachelet whose items are read more thus takes memory from the others, by the same measure that
 //! decides between items.
 //!
+//! Copies of items that stand elsewhere ([`StoreConfig::is_copy`](crate::StoreConfig::is_copy)) are in a queue of their own, from which
+//! is taken first, whatever is in need; those that are read go round there. For a copy nothing else is evicted, and no other store is asked.
+//!
 //! The work for one freed segment is bounded: when some steps in a row have freed nothing, items
 //! must have been read more often to stay, and after [`FRUITLESS_STEPS_PER_LEVEL`] × 4 steps
 //! nothing stays.
@@ -68,9 +71,15 @@ pub(crate) enum Keep {
 }
 
 impl Store {
-    /// Frees memory until `need` can be met; false when that cannot be done. `cachelet` is the one
+    /// Frees memory until `need` of an item for a queue can be met; false when that cannot be done. `cachelet` is the one
     /// in need.
-    pub(crate) fn make_room(&mut self, need: Need, cachelet: usize, now: Seconds) -> bool {
+    pub(crate) fn make_room(
+        &mut self,
+        need: Need,
+        cachelet: usize,
+        queue: QueueName,
+        now: Seconds,
+    ) -> bool {
         let mut fruitless = 0;
         loop {
             let met = match need {
@@ -82,7 +91,7 @@ impl Store {
             }
             let before = self.context.account.credit();
             let only = (need == Need::Slot).then_some(cachelet);
-            if !self.free_some(fruitless, only, now) {
+            if !self.free_some(fruitless, only, queue, now) {
                 return false;
             }
             fruitless = if self.context.account.credit() > before {
@@ -119,17 +128,33 @@ impl Store {
     /// Evicts until this many bytes are at hand, or nothing is left to evict.
     fn free_up_to(&mut self, bytes: usize, now: Seconds) {
         let mut fruitless = 0;
-        while self.context.account.credit() < bytes && self.free_some(fruitless, None, now) {
+        while self.context.account.credit() < bytes
+            && self.free_some(fruitless, None, QueueName::Main, now)
+        {
             fruitless += 1;
         }
     }
 
-    /// One step that frees memory or leads to it; false when there is nothing left to try.
-    fn free_some(&mut self, fruitless: usize, only: Option<usize>, now: Seconds) -> bool {
+    /// One step that frees memory for an item of a queue or leads to it; false when there is nothing left to try.
+    fn free_some(
+        &mut self,
+        fruitless: usize,
+        only: Option<usize>,
+        queue: QueueName,
+        now: Seconds,
+    ) -> bool {
         if fruitless == 0 && only.is_none() && self.expire_some(EXPIRY_LOOKAHEAD, now) {
             return true;
         }
-        let (victim, keep) = if self.config.evict {
+        let threshold =
+            (fruitless / FRUITLESS_STEPS_PER_LEVEL).min(usize::from(item::FREQUENCY_MAX));
+        let colder = Keep::HotterThan(threshold as u8);
+        let copies = self.oldest_of(QueueName::Copies, only);
+        let (victim, keep) = if copies.is_some() {
+            (copies, colder)
+        } else if queue == QueueName::Copies {
+            (None, colder)
+        } else if self.config.evict {
             let gathered = if fruitless == 0 {
                 self.wasteful_segment()
             } else {
@@ -138,13 +163,11 @@ impl Store {
             match gathered.filter(|(cachelet, _)| only.is_none_or(|only| only == *cachelet)) {
                 Some(victim) => (Some(victim), Keep::All),
                 None => {
-                    let threshold = (fruitless / FRUITLESS_STEPS_PER_LEVEL)
-                        .min(usize::from(item::FREQUENCY_MAX));
                     let oldest = self.oldest_segment(only);
                     if threshold == 0 && oldest.is_some_and(|victim| self.try_in_main(victim)) {
                         return true;
                     }
-                    (oldest, Keep::HotterThan(threshold as u8))
+                    (oldest, colder)
                 }
             }
         } else if fruitless < GATHER_STEPS_MAX {
@@ -176,12 +199,8 @@ impl Store {
         if !self.context.returning.is_the_rule() {
             return false;
         }
-        let [small, main] = [QueueName::Small, QueueName::Main].map(|queue| {
-            let bytes = self
-                .inners()
-                .map(|(_, inner)| inner.queues[queue as usize].bytes);
-            bytes.sum::<usize>()
-        });
+        let [small, main] =
+            [QueueName::Small, QueueName::Main].map(|queue| self.bytes_of(queue, None));
         let filling = small > (small + main) * SMALL_PART_FILLING.0 / SMALL_PART_FILLING.1;
         let bits = if filling { TRY_BITS_FILLING } else { TRY_BITS };
         let Some(Cachelet { inner }) = &mut self.cachelets[cachelet] else {
@@ -196,35 +215,37 @@ impl Store {
         tried
     }
 
-    /// The oldest segment of the queue whose turn it is, over all cachelets or in one.
+    /// The oldest segment of the queue of newcomers or the main one, whose turn it is, over all cachelets or in one.
     fn oldest_segment(&self, only: Option<usize>) -> Option<(usize, u32)> {
-        let (mut small, mut main) = (0, 0);
-        let mut oldest: [Option<(u64, usize, u32)>; 2] = [None; 2];
-        for (cachelet, inner) in self.inners() {
-            if only.is_some_and(|only| only != cachelet) {
-                continue;
-            }
-            small += inner.queues[QueueName::Small as usize].bytes;
-            main += inner.queues[QueueName::Main as usize].bytes;
-            for (oldest, queue) in oldest.iter_mut().zip(&inner.queues) {
-                if queue.head != NONE {
-                    let stamp = inner.segments[queue.head as usize].stamp;
-                    let candidate = (stamp, cachelet, queue.head);
-                    *oldest = Some(oldest.map_or(candidate, |other| other.min(candidate)));
-                }
-            }
-        }
-        let [oldest_small, oldest_main] = oldest;
-        let small_is_large = small > (small + main) / SMALL_PART;
-        let first = if small_is_large {
-            oldest_small
-        } else {
-            oldest_main
+        let [small, main] =
+            [QueueName::Small, QueueName::Main].map(|queue| self.bytes_of(queue, only));
+        let order = match small > (small + main) / SMALL_PART {
+            true => [QueueName::Small, QueueName::Main],
+            false => [QueueName::Main, QueueName::Small],
         };
-        first
-            .or(oldest_small)
-            .or(oldest_main)
-            .map(|(_, cachelet, segment)| (cachelet, segment))
+        order
+            .into_iter()
+            .find_map(|queue| self.oldest_of(queue, only))
+    }
+
+    /// The oldest segment of a queue, over all cachelets or in one.
+    fn oldest_of(&self, queue: QueueName, only: Option<usize>) -> Option<(usize, u32)> {
+        let heads = self.inners().filter_map(|(cachelet, inner)| {
+            let at = inner.queues[queue as usize].head;
+            let asked = only.is_none_or(|only| only == cachelet);
+            (asked && at != NONE).then(|| (inner.segments[at as usize].stamp, cachelet, at))
+        });
+        heads.min().map(|(_, cachelet, at)| (cachelet, at))
+    }
+
+    /// Bytes of a queue, over all cachelets or in one.
+    fn bytes_of(&self, queue: QueueName, only: Option<usize>) -> usize {
+        let inners = self
+            .inners()
+            .filter(|(cachelet, _)| only.is_none_or(|only| only == *cachelet));
+        inners
+            .map(|(_, inner)| inner.queues[queue as usize].bytes)
+            .sum()
     }
 
     /// A segment with much waste, if there is much waste in all: the best of a sample.
@@ -284,11 +305,7 @@ impl Inner {
         self.close_segment(victim);
         let segment = &mut self.segments[victim as usize];
         let (class, old_queue) = (segment.class, segment.queue);
-        let queue = if keep == Keep::All {
-            old_queue
-        } else {
-            QueueName::Main
-        };
+        let queue = after_a_round(old_queue, keep);
         let used = core::mem::take(&mut segment.used) as usize;
         segment.live_bytes = 0;
         segment.live_items = 0;
@@ -325,17 +342,13 @@ impl Inner {
                     self.ghosts.put(hash);
                 }
                 self.index.remove(hash, old);
-                self.live_bytes -= bytes;
-                self.live_items -= 1;
-                self.bands.remove(bytes);
+                self.discount(old_queue, bytes);
                 continue;
             };
             item::set_frequency(&mut data[at..end], frequency);
             let place = match self.append_survivor(&data[at..end], high, queue, class, now) {
                 Some(place) => {
-                    self.live_bytes -= bytes;
-                    self.live_items -= 1;
-                    self.bands.remove(bytes);
+                    self.discount(old_queue, bytes);
                     place
                 }
                 None => {
@@ -390,9 +403,7 @@ impl Inner {
             old.key(data),
             [old.value(data), &[]],
         );
-        self.live_bytes += bytes;
-        self.live_items += 1;
-        self.bands.add(bytes);
+        self.count(queue, bytes);
         Some(Place {
             segment: at,
             offset: offset as u32,
@@ -424,10 +435,19 @@ impl Inner {
             }
             Some(frequency) if keep != Keep::All => {
                 item::set_frequency(self.data_mut(place), frequency);
-                self.requeue(victim, QueueName::Main);
+                self.requeue(victim, after_a_round(old_queue, keep));
             }
             Some(_) => {}
         }
+    }
+}
+
+/// Where items of a queue go on that stay.
+fn after_a_round(queue: QueueName, keep: Keep) -> QueueName {
+    match (keep, queue) {
+        (Keep::All, queue) => queue,
+        (Keep::HotterThan(_), QueueName::Small | QueueName::Main) => QueueName::Main,
+        (Keep::HotterThan(_), QueueName::Copies) => QueueName::Copies,
     }
 }
 
@@ -460,12 +480,16 @@ impl Judged<'_> {
             (Keep::HotterThan(threshold), QueueName::Small) => {
                 (frequency > threshold.saturating_add(self.reads_more), 1)
             }
-            (Keep::HotterThan(threshold), QueueName::Main) => {
+            (Keep::HotterThan(threshold), QueueName::Main | QueueName::Copies) => {
                 (frequency > threshold, u8::from(self.round_costs))
             }
         };
         if stays {
             return Some(frequency - cost);
+        }
+        if self.queue == QueueName::Copies {
+            counters.copies_evicted += 1;
+            return None;
         }
         counters.evictions += 1;
         counters.evicted_unfetched += unfetched;

@@ -269,6 +269,7 @@ mod tests {
                 QueueName::Main if is_large(number) => panic!("a large item came back to stay"),
                 QueueName::Main => small_in_main += 1,
                 QueueName::Small => large += u32::from(is_large(number)),
+                QueueName::Copies => panic!("nothing here is a copy"),
             }
         }
         println!("{small_in_main} small ones in the main queue, {large} large ones not");

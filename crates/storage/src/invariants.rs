@@ -5,7 +5,7 @@ use crate::bands::{BandStats, Gauges};
 use crate::cachelet::{Inner, Place};
 use crate::index::Index;
 use crate::item::{self, Layout};
-use crate::segment::{NONE, Segment};
+use crate::segment::{NONE, QueueName, Segment};
 use crate::store::Store;
 
 impl Store {
@@ -53,10 +53,27 @@ impl Inner {
         };
         self.index.assert_invariants(hash_of);
         let mut bands = Gauges::default();
+        let (mut copies, mut copies_bytes) = (0, 0);
         for location in self.index.locations() {
-            bands.add(self.item(self.place(location), 0).size());
+            let place = self.place(location);
+            let item = self.item(place, 0);
+            bands.add(item.size());
+            let is_copy = (store.context.is_copy)(item.key());
+            let queue = self.segments[place.segment as usize].queue;
+            assert_eq!(
+                is_copy,
+                queue == QueueName::Copies,
+                "copies keep to themselves"
+            );
+            copies += usize::from(is_copy);
+            copies_bytes += usize::from(is_copy) * item.size();
         }
         assert_eq!(bands.all(), self.bands.all(), "items by size");
+        assert_eq!(
+            (copies, copies_bytes),
+            (self.copies, self.copies_bytes),
+            "copies"
+        );
         assert_eq!(self.index.locations().count(), self.live_items);
 
         let table = self.segments.capacity() * size_of::<Segment>();

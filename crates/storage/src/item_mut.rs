@@ -275,7 +275,10 @@ impl<'a> ItemMut<'a> {
         let (key, value) = (layout.key(&scratch), layout.value(&scratch));
         let hash = store.hash(key);
         // Two entries of the key for a moment; the older one goes below.
-        let queue = QueueName::Main;
+        let queue = match (store.context.is_copy)(key) {
+            true => QueueName::Copies,
+            false => QueueName::Main,
+        };
         let entry = Entry {
             hash,
             meta: *meta,

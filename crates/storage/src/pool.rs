@@ -267,6 +267,8 @@ pub(crate) struct Account {
     reserve: usize,
     /// Whether the store has a cap of its own and so no claim to a fair share.
     capped: bool,
+    /// Whether other stores may be asked for what is missing now: not for a copy.
+    pub asks: bool,
     /// Empty segments, part of `credit`.
     spare: Vec<Box<[u8]>>,
 }
@@ -291,6 +293,7 @@ impl Account {
             cap: bytes_max.unwrap_or(usize::MAX),
             reserve,
             capped: bytes_max.is_some(),
+            asks: true,
             spare: Vec::new(),
             pool,
         }
@@ -350,7 +353,7 @@ impl Account {
                 true
             }
             None => {
-                if self.held < self.fair_share() / 2 {
+                if self.asks && self.held < self.fair_share() / 2 {
                     self.pool.want(missing);
                 }
                 false

@@ -16,7 +16,12 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) enum QueueName {
     Small = 0,
     Main = 1,
+    /// [Copies](crate::StoreConfig::is_copy), which keep to themselves.
+    Copies = 2,
 }
+
+/// How many there are.
+pub(crate) const QUEUES: usize = 3;
 
 /// Items whose expiries lie close together share segments, so that whole segments expire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

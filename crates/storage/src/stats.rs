@@ -37,6 +37,14 @@ pub struct StoreStats {
     pub moved_items: u64,
     /// Flushes of the whole store.
     pub flushes: u64,
+    /// Gauge: of the items, [copies](crate::StoreConfig::is_copy).
+    pub copies: u64,
+    /// Gauge: their bytes in memory.
+    pub copies_bytes: u64,
+    /// Copies that had not expired and went to make room; none of them is in `evictions`.
+    pub copies_evicted: u64,
+    /// Copies that were refused, because other items need the memory; none of them is in `out_of_memory`.
+    pub copies_refused: u64,
 }
 
 /// Counters (since the cachelet was made, wherever it was) and gauges (now) of a cachelet.

@@ -9,6 +9,7 @@ use crate::hash::{TableHash, TableHasher};
 use crate::hint::Hint;
 use crate::item::{self, Item, MEMCACHED_FLAGS_SIZE, MEMCACHED_ITEM_OVERHEAD, Meta, NewItem};
 use crate::pool::{Account, SegmentPool};
+use crate::segment::QueueName;
 use crate::stats::{CacheletStats, StoreStats};
 use core::fmt;
 use evenkeel_types::CacheletId;
@@ -32,6 +33,9 @@ pub struct StoreConfig {
     pub evict: bool,
     /// Most bytes that this store may hold of the pool; `None` for no limit but the pool's.
     pub bytes_max: Option<usize>,
+    /// Whether the item of a key is a copy of one that stands elsewhere (Replicate and Bundle, section III-D: two classes). Copies
+    /// take what other items leave, are the first to go whatever `evict` says, and no other item is evicted for them.
+    pub is_copy: fn(&[u8]) -> bool,
 }
 
 impl Default for StoreConfig {
@@ -40,6 +44,7 @@ impl Default for StoreConfig {
             hash_seed: 0,
             evict: true,
             bytes_max: None,
+            is_copy: |_| false,
         }
     }
 }
@@ -117,6 +122,7 @@ impl Store {
             fates: Fates::default(),
             changes: 0,
             returning: Returning::default(),
+            is_copy: config.is_copy,
         };
         Store {
             config,
@@ -363,17 +369,22 @@ impl Store {
         entry: &Entry<'_>,
         now: Seconds,
     ) -> Result<Place, StoreError> {
+        self.context.account.asks = entry.queue != QueueName::Copies;
         for _ in 0..INSERT_ATTEMPTS {
             let cachelet = self.cachelets.get_mut(slot).and_then(Option::as_mut);
             let inner = &mut cachelet.ok_or(StoreError::NoCachelet)?.inner;
             match inner.append(entry, now, &mut self.context) {
                 Ok(place) => return Ok(place),
                 Err(need) => {
-                    if !self.make_room(need, slot, now) {
+                    if !self.make_room(need, slot, entry.queue, now) {
                         break;
                     }
                 }
             }
+        }
+        if entry.queue == QueueName::Copies {
+            self.context.counters.copies_refused += 1;
+            return Err(StoreError::OutOfMemory);
         }
         self.context.counters.out_of_memory += 1;
         let geometry = self.context.account.pool().geometry();
@@ -450,6 +461,8 @@ impl Store {
             stats.bytes += of_cachelet.bytes;
             stats.segments += of_cachelet.segments;
             stats.index_bytes += of_cachelet.index_bytes;
+            stats.copies += inner.copies as u64;
+            stats.copies_bytes += inner.copies_bytes as u64;
             stats.dead_bytes += (inner.segment_bytes - inner.live_bytes) as u64;
         }
         stats

@@ -12,6 +12,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Debian packages of the programs that tests start, for the message when one is missing.
 const PACKAGES: &[(&str, &str)] = &[
@@ -38,19 +39,32 @@ const PACKAGES: &[(&str, &str)] = &[
 /// When `EVENKEEL_BIN` names no file, or cargo cannot build the binary.
 pub fn evenkeel() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| match std::env::var_os("EVENKEEL_BIN") {
-        Some(path) => {
-            let path = PathBuf::from(path);
-            assert!(
-                path.is_file(),
-                "EVENKEEL_BIN={} is not a file",
-                path.display()
-            );
-            path.canonicalize()
-                .expect("a file that exists has a canonical path")
-        }
-        None => build(),
-    })
+    BINARY.get_or_init(|| named("EVENKEEL_BIN").unwrap_or_else(build))
+}
+
+/// The binary of the next server, proxy or coordinator: [`evenkeel`], or in turn with it the one of another version that
+/// `OTHER_EVENKEEL` names, so that versions are mixed and follow each other in both directions.
+///
+/// # Panics
+/// As [`evenkeel`], and when `OTHER_EVENKEEL` names no file.
+pub fn next() -> &'static Path {
+    static OTHER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    static STARTED: AtomicUsize = AtomicUsize::new(0);
+    match OTHER.get_or_init(|| named("OTHER_EVENKEEL")) {
+        Some(other) if STARTED.fetch_add(1, Ordering::Relaxed) % 2 == 1 => other,
+        _ => evenkeel(),
+    }
+}
+
+fn named(variable: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(std::env::var_os(variable)?);
+    assert!(
+        path.is_file(),
+        "{variable}={} is not a file",
+        path.display()
+    );
+    let path = path.canonicalize();
+    Some(path.expect("a file that exists has a canonical path"))
 }
 
 /// Builds `evenkeel` beside the running test and returns its path.

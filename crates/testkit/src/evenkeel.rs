@@ -40,7 +40,15 @@ pub fn coordinator_at(address: &str, arguments: &[&str]) -> Process {
 
 /// A builder for any `evenkeel` command, without a ready line.
 pub fn command(subcommand: &str) -> Builder {
-    Process::command(&format!("evenkeel {subcommand}"), binary::evenkeel()).arg(subcommand)
+    let program = match subcommand {
+        "server" | "proxy" | "coordinator" => binary::next(),
+        _ => binary::evenkeel(),
+    };
+    let version = match program == binary::evenkeel() {
+        true => "",
+        false => " of the other version",
+    };
+    Process::command(&format!("evenkeel {subcommand}{version}"), program).arg(subcommand)
 }
 
 fn start(subcommand: &str, address: &[&str], arguments: &[&str]) -> Process {

@@ -6,8 +6,8 @@
 
 use super::encode::Encoder;
 use super::request::Request;
-use crate::{LoadPlan, Protocol, Source};
-use evenkeel_workload::{Arrivals, Operation, Workload};
+use crate::{LoadPlan, Protocol};
+use evenkeel_workload::{Operation, Workload};
 use memchr::memchr2;
 use std::sync::Arc;
 
@@ -214,42 +214,10 @@ impl Ring {
     }
 }
 
-/// Why a load of this kind cannot be made of requests that were prepared; nothing where it can.
-pub(crate) fn unpreparable(plan: &LoadPlan) -> Option<&'static str> {
-    let Source::Generated(spec) = &plan.source else {
-        return Some("their keys are generated, not those of a trace or a fill");
-    };
-    let sends = |operation| spec.mix.share(operation) > 0.0;
-    let follows_an_answer = plan.cache_aside
-        || sends(Operation::ReadModifyWrite)
-        || sends(Operation::Incr)
-        || sends(Operation::Decr);
-    if follows_an_answer {
-        // A counter that is not there is made.
-        return Some("none may depend on an answer, as with cache-aside, rmw, incr and decr");
-    }
-    if spec.reshuffle_ns.is_some() || spec.flash.is_some() {
-        return Some("what is hot does not change with time, as with reshuffle and flash");
-    }
-    if spec.lone_gets > 0.0 || spec.mix.insert_share() > 0.0 {
-        return Some("they are sent again and again: no key can be a new one");
-    }
-    if plan.pace != Arrivals::Closed {
-        return Some("they are sent in a closed loop");
-    }
-    if plan.cluster.is_some() {
-        return Some("they are not sorted by the owners of their keys");
-    }
-    if plan.protocol == Protocol::Resp {
-        return Some("they speak memcached's protocol");
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Target;
+    use crate::{Source, Target};
     use evenkeel_workload::{KeyList, WorkloadSpec};
 
     fn plan(workload: &str, protocol: Protocol, requests: u64) -> (Arc<LoadPlan>, Workload) {

@@ -11,7 +11,7 @@ use evenkeel_testkit::{IO_TIMEOUT, Memcached, Process, evenkeel};
 use super::batch::{self, Answers};
 use super::differences::{DIFFERENCES, Difference, is_sociable};
 use super::minimise::minimise;
-use super::{Choices, Protocols, Session, compare, split};
+use super::{Choices, Protocols, Session, Subject, compare, split};
 use crate::exchange::Split;
 use crate::transcript::escape;
 
@@ -38,15 +38,6 @@ const SERVER_FLAGS: [&str; 4] = ["-t", "1", "-m", "16"];
 /// One worker and no background threads: those hold items at times, and memcached counts in place
 /// (and pads the number) only while nobody does.
 const MEMCACHED_FLAGS: [&str; 4] = ["-t", "1", "-o", "no_lru_maintainer,no_lru_crawler"];
-
-/// What of ours is compared with memcached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
-    /// A server.
-    Server,
-    /// A proxy in front of another memcached of the same version.
-    Proxy,
-}
 
 /// What a run does.
 #[derive(Clone, Debug)]

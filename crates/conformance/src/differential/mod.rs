@@ -26,7 +26,7 @@ mod minimise;
 mod random;
 pub mod text;
 
-pub use lane::{Finding, Options, Report, Subject, run};
+pub use lane::{Finding, Options, Report, run};
 pub use random::Choices;
 
 use std::fmt::Write as _;
@@ -36,6 +36,15 @@ use crate::transcript::{self, Sameness, Taken};
 
 /// Maximum connections of a session.
 pub const CONNECTIONS_MAX: usize = 3;
+
+/// What of ours is compared with memcached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A server.
+    Server,
+    /// A proxy in front of another memcached of the same version.
+    Proxy,
+}
 
 /// What is sent, connection after connection. `{c0}` in text and `{{cas0}}` in binary stand for the
 /// last CAS unique that the first connection was answered, and so on.

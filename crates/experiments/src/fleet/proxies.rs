@@ -1,6 +1,6 @@
 //! How the proxies of a fleet are started, and started again.
 
-use super::{FleetPlan, Pool};
+use super::plan::{FleetPlan, Pool};
 use anyhow::Context;
 use evenkeel_bench::process::Server;
 use std::fs;

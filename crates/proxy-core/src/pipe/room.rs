@@ -6,7 +6,7 @@
 //! no more. Each worker has an equal part of that part, and counts for itself.
 //!
 //! How much memory a server has it says itself, once on each connection: somebody may have started it anew with more or less. Who does not say
-//! it is filled nothing.
+//! it is filled nothing. A server of ours says that it keeps copies apart: they take what its items leave, and it is filled whatever is read.
 //!
 //! What is counted is what memcached counts of an item. It takes up to a quarter more, since its pieces of memory have a few sizes.
 
@@ -16,11 +16,15 @@ use core::time::Duration;
 use evenkeel_protocol::Reply;
 use evenkeel_types::Instant;
 
-/// What a server is asked.
-pub(crate) const QUESTION: &[u8] = b"stats\r\n";
+/// What a server is asked. A memcached answers the first with an error.
+pub(crate) const QUESTION: &[u8] = b"stats evenkeel\r\nstats\r\n";
+const ANSWERS: u8 = 2;
 
 /// What it calls its memory, in bytes.
 const MEMORY: &[u8] = b"limit_maxbytes";
+
+/// What a server counts that keeps copies apart.
+const APART: &[u8] = b"bundle_copies";
 
 /// Bytes that memcached 1.6 counts of an item besides its name and its value: head 48, unique 8, client flags 4, and the ends of both 3.
 const ITEM_OVERHEAD: u64 = 63;
@@ -41,6 +45,10 @@ pub(crate) struct FillBound {
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     handshake: Handshake,
+    /// Answers that have ended on this connection.
+    answers: u8,
+    /// Whether it has said on this connection that copies evict nothing there.
+    is_apart: bool,
     /// In bytes; 0 as long as it has not said it on this connection.
     memory: u64,
     stored: Stored,
@@ -63,7 +71,7 @@ impl Room {
     /// Another connection is made: somebody else may be there.
     pub fn begin_anew(&mut self) {
         self.handshake = Handshake::default();
-        self.memory = 0;
+        (self.answers, self.is_apart, self.memory) = (0, false, 0);
     }
 
     /// Whether the server is to be asked before the greeting. Once on each connection.
@@ -83,16 +91,26 @@ impl Room {
                 let number = str::from_utf8(value).ok().and_then(|it| it.parse().ok());
                 self.memory = number.unwrap_or(0);
             }
-            Reply::Stat { .. } => {}
-            Reply::End => self.handshake.answered(),
-            reply if is_error(reply) => self.handshake.answered(),
+            Reply::Stat { name, .. } => self.is_apart |= *name == APART,
+            Reply::End => self.end_answer(),
+            reply if is_error(reply) => self.end_answer(),
             _ => return Err(NoAnswer),
         }
         Ok(())
     }
 
+    fn end_answer(&mut self) {
+        self.answers += 1;
+        if self.answers == ANSWERS {
+            self.handshake.answered();
+        }
+    }
+
     /// Whether a copy with a name and a value of this many bytes together may be stored now. O(1).
     pub fn fits(&mut self, now: Instant, bound: FillBound, len: usize) -> bool {
+        if self.is_apart {
+            return true;
+        }
         let most = (self.memory as f64 * bound.share) as u64;
         let stored = self.stored.sum(now, bound.within);
         stored.saturating_add(bytes_of(len)) <= most
@@ -169,15 +187,15 @@ mod tests {
     fn who_does_not_say_how_much_memory_it_has_is_stored_nothing() {
         let now = Instant::from_millis(5);
         let memory = stat(b"limit_maxbytes", b"640");
-        let mut room = said(&[stat(b"pid", b"1"), memory.clone(), Reply::End]);
+        let mut room = said(&[Reply::Error, stat(b"pid", b"1"), memory.clone(), Reply::End]);
         assert!(room.fits(now, bound(0.5), 320 - 63) && !room.fits(now, bound(0.5), 321 - 63));
         for other in [
-            &[Reply::End][..],
-            &[Reply::Error],
-            &[Reply::ServerError(b"busy")],
-            &[stat(b"limit_maxbytes", b"64m"), Reply::End],
-            &[stat(b"limit_maxbytes", b"-1"), Reply::End],
-            &[stat(b"maxbytes", b"640"), Reply::End],
+            &[Reply::End, Reply::End][..],
+            &[Reply::Error, Reply::Error],
+            &[Reply::End, Reply::ServerError(b"busy")],
+            &[Reply::Error, stat(b"limit_maxbytes", b"64m"), Reply::End],
+            &[Reply::Error, stat(b"limit_maxbytes", b"-1"), Reply::End],
+            &[Reply::Error, stat(b"maxbytes", b"640"), Reply::End],
         ] {
             assert!(!said(other).fits(now, bound(1.0), 0), "{other:?}");
         }
@@ -189,12 +207,27 @@ mod tests {
     }
 
     #[test]
+    fn who_keeps_copies_apart_is_filled_until_another_may_have_come() {
+        let now = Instant::from_millis(5);
+        let memory = stat(b"limit_maxbytes", b"640");
+        let apart = stat(b"bundle_copies", b"0");
+        let mut room = said(&[apart, Reply::End, memory.clone(), Reply::End]);
+        assert!((0..100).all(|_| room.take(now, bound(0.1), 1 << 20)));
+        room.begin_anew();
+        assert!(!room.fits(now, bound(1.0), 0));
+        for answer in [Reply::Error, memory, Reply::End] {
+            assert_eq!(room.handle(&answer), Ok(()));
+        }
+        assert!(room.take(now, bound(1.0), 500) && !room.fits(now, bound(1.0), 500));
+    }
+
+    #[test]
     fn what_was_counted_by_another_time_is_forgotten() {
         let (now, memory) = (
             Instant::from_millis(90_000),
             stat(b"limit_maxbytes", b"100"),
         );
-        let mut room = said(&[memory, Reply::End]);
+        let mut room = said(&[Reply::Error, memory, Reply::End]);
         assert!(room.take(now, bound(1.0), 37) && !room.fits(now, bound(1.0), 0));
         let longer = FillBound {
             share: 1.0,
@@ -214,7 +247,8 @@ mod tests {
             let share = [0.25, 0.5, 1.0][below(3) as usize];
             let most = 1_000 + below(20_000);
             let memory = format!("{}", (most as f64 / share) as u64);
-            let mut room = said(&[stat(b"limit_maxbytes", memory.as_bytes()), Reply::End]);
+            let memory_stat = stat(b"limit_maxbytes", memory.as_bytes());
+            let mut room = said(&[Reply::Error, memory_stat, Reply::End]);
             let most = (memory.parse::<u64>().unwrap() as f64 * share) as u64;
             let bound = FillBound { share, within };
             let mut list: Vec<(Instant, u64)> = Vec::new();

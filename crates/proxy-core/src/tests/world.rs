@@ -486,8 +486,9 @@ impl World {
         {
             if server.policy == Connecting::Greets {
                 let usual = "STAT pid 1\r\nSTAT limit_maxbytes 67108864\r\nEND\r\n";
+                let statistics = server.statistics.as_deref().unwrap_or(usual);
                 let measured = match asked.len() > trial.len() {
-                    true => server.statistics.clone().unwrap_or(usual.to_owned()),
+                    true => format!("ERROR\r\n{statistics}"),
                     false => String::new(),
                 };
                 let version = server.version.unwrap_or("1.6.18");

@@ -223,3 +223,54 @@ fn copies_take_no_more_of_the_memory_of_servers_that_evict_than_they_may() {
     assert!(bounded.hits >= plain.hits * 3 / 4);
     assert!(unbounded.fills > bounded.fills);
 }
+
+/// Servers of ours keep copies apart: as many as their items leave room for, and no item goes for one.
+#[test]
+fn our_servers_evict_no_item_for_a_copy() {
+    const SERVERS: usize = 4;
+    const ITEMS: usize = 5_000;
+    let server = || evenkeel::server(&["-t", "1", "-m", "8"]);
+    let servers: [Process; SERVERS] = std::array::from_fn(|_| server());
+    let coordinator = evenkeel::coordinator(&[]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("proxy.toml");
+    let listed = servers.each_ref().map(|it| format!("\"{}\"", it.address()));
+    let text = format!(
+        "[proxy]\nthreads = 1\n[pools.main]\nservers = [{}]\n{LINES}bundle = \"on\"\ncopies = 4\n\
+         copies_fill_share = 0.01\npool_coordinator = \"http://{}\"\n",
+        listed.join(", "),
+        coordinator.address()
+    );
+    std::fs::write(&path, text).expect("room");
+    let proxy = evenkeel::proxy(&["--config", &path.display().to_string()]);
+    switch(coordinator.address(), "on", 1);
+    let mut client = Client::connect(proxy.address());
+    let value = "x".repeat(VALUE);
+    for item in 0..ITEMS {
+        client.send(format!("set item-{item} 0 0 {VALUE}\r\n{value}\r\n").as_bytes());
+        assert_eq!(client.line(), "STORED");
+    }
+    let seed = 11;
+    let mut random = SplitMix64::new(seed);
+    for request in 0..2 * ITEMS / WIDE {
+        let names: BTreeSet<String> = (0..WIDE)
+            .map(|_| format!("item-{}", random.below(ITEMS as u64)))
+            .collect();
+        let keys: Vec<&str> = names.iter().map(String::as_str).collect();
+        let found = client.get_many(&keys).len();
+        assert_eq!(found, keys.len(), "seed {seed}, request {request}");
+    }
+    let told = |group: &str, name: &str| -> Vec<u64> {
+        let of = |server: &Process| Client::connect(server.address()).stats(group)[name].clone();
+        let told = servers.iter().map(of);
+        told.map(|number| number.parse().expect("a number"))
+            .collect()
+    };
+    let sum = |name: &str| told("evenkeel", name).iter().sum::<u64>();
+    let copies = sum("bundle_copies");
+    let gone = sum("bundle_copies_evicted") + sum("bundle_copies_refused");
+    println!("seed {seed}: {copies} copies, {gone} gone");
+    assert_eq!(told("", "evictions"), [0; SERVERS]);
+    assert!(copies > 100 && gone > 0, "{copies} {gone}");
+    assert_eq!(count(&proxy, "fills_left_out"), 0);
+}

@@ -63,6 +63,10 @@ counters! {
             segments => gauge, "Segments held now.";
             segment_bytes => gauge "memcached_malloced_bytes", "Bytes of segments held now.";
             index_bytes => gauge, "Bytes of indexes.";
+            bundle_copies => gauge, "Of the items, copies that proxies keep of items of other servers.";
+            bundle_copies_bytes => gauge, "Their bytes.";
+            bundle_copies_evicted => counter, "Live copies removed for want of memory, none of which counts in `evictions`.";
+            bundle_copies_refused => counter, "Copies refused because other items need the memory.";
             forwarded_in => counter, "Commands that came from another worker.";
             forwarded_out => counter, "Commands passed to another worker.";
             passed_on => counter, "Commands of other workers' connections passed on to the new host of their key.";

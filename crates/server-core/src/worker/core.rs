@@ -20,6 +20,7 @@ use evenkeel_hotkeys::config::{ConfigError, HotKeysConfig};
 use evenkeel_hotkeys::server::HotKeys;
 use evenkeel_protocol::Limits;
 use evenkeel_protocol::auth::{AuthMode, Credentials};
+use evenkeel_schemes::name;
 use evenkeel_storage::{SegmentPool, Store, StoreConfig};
 use evenkeel_types::{BootId, Now, Version};
 use std::sync::Arc;
@@ -130,6 +131,7 @@ impl WorkerCore {
             hash_seed: config.seed,
             evict: config.evict,
             bytes_max: None,
+            is_copy: name::is_copy,
         };
         let replica_bytes =
             pool.limit_bytes() / REPLICA_SHARE_DIVISOR / usize::from(config.workers.max(1));
@@ -137,6 +139,7 @@ impl WorkerCore {
             hash_seed: config.seed,
             evict: true,
             bytes_max: Some(replica_bytes),
+            ..StoreConfig::default()
         };
         let mut store = Store::with_config(pool.clone(), store_config);
         let replicas = Replicas::new(Store::with_config(pool.clone(), replica_config));

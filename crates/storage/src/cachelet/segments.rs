@@ -39,9 +39,7 @@ impl Inner {
             entry.key,
             entry.value,
         );
-        self.live_bytes += bytes;
-        self.live_items += 1;
-        self.bands.add(bytes);
+        self.count(entry.queue, bytes);
         Ok(Place {
             segment: at,
             offset: offset as u32,

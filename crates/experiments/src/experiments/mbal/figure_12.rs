@@ -1,7 +1,8 @@
 //! Figures 12 and 13: changing workloads over time, and which phase acts how often.
 
 use super::phases::{ALL, OFF, size};
-use super::story::{Moment, Pace, RATE, Story, WORKLOADS, settings, tell, tells_loads};
+use super::story::{Story, settings, tell};
+use super::workloads::{Moment, Pace, RATE, WORKLOADS, tells_loads};
 use crate::args::Mode;
 use crate::experiments::Experiment;
 use crate::experiments::curves::report;

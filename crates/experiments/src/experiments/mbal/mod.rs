@@ -22,6 +22,7 @@ mod story;
 mod story_sim;
 mod targets;
 mod targets_sim;
+mod workloads;
 
 pub(super) use figure_2::FIGURE_2;
 pub(super) use figure_5::FIGURE_5;

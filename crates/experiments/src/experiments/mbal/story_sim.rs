@@ -1,6 +1,6 @@
 //! The three workloads on simulated servers.
 
-use super::story::{Moment, Pace, Part, RATE, WORKLOADS, tells_loads};
+use super::workloads::{Moment, Pace, Part, RATE, WORKLOADS, tells_loads};
 use crate::experiments::curves::setting::Setting;
 use crate::experiments::curves::size::Size;
 use crate::experiments::curves::subject::load_plan;

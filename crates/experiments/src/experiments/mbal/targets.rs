@@ -2,8 +2,9 @@
 
 use super::phases::{ALL, MEMCACHED, UNIFORM, all, each_alone, servers, size};
 use super::planning::{self, plan_once};
-use super::story::{Part, WORKLOADS, tell};
-use super::targets_sim;
+use super::story::tell;
+use super::targets_sim::{self, COPIED};
+use super::workloads::{Part, WORKLOADS};
 use crate::args::Mode;
 use crate::experiments::Experiment;
 use crate::experiments::curves::report::{Latencies, Measured};
@@ -37,9 +38,8 @@ const COMPARED_AT: f64 = 0.4;
 const EVEN: f64 = 1.2;
 const EVEN_WITHIN: Duration = Duration::from_secs(10);
 
-/// A plan, and what it may copy.
+/// Time for a plan of moves.
 const PLANNED_WITHIN: Duration = Duration::from_secs(1);
-pub(super) const COPIED: f64 = 0.01;
 
 fn targets(experiment: &Experiment, run: &Run) -> anyhow::Result<Report> {
     let size = size(run);

@@ -1,8 +1,8 @@
 //! What only the simulator can tell of the targets: all that moved, and how even workers were from second to second.
 
 use super::phases::OFF;
-use super::story::{WORKLOADS, tell};
-use super::targets::COPIED;
+use super::story::tell;
+use super::workloads::WORKLOADS;
 use crate::experiments::curves::setting::Setting;
 use crate::experiments::curves::size::Size;
 use crate::experiments::curves::subject::load_plan;
@@ -13,6 +13,9 @@ use evenkeel_sim::load::{Arrivals, LoadPlan, fast};
 
 /// Part of the capacity at which is told what was moved.
 const RATE: f64 = 0.6;
+
+/// What plans may copy, of all bytes.
+pub(super) const COPIED: f64 = 0.01;
 
 /// Seconds after a change of the workload that are shown.
 const SHOWN: [usize; 6] = [1, 2, 5, 10, 20, 60];

@@ -1,7 +1,7 @@
 //! What is done in a cell, and what is seen of it.
 
 use super::cell::{CROWDED, Cell, Event, Keys, Offered};
-use super::seen::{Part, Seen};
+use super::seen::{AFTER, EVENT, Part, RECOVERY, START, STEADY, Seen};
 use crate::args::Scale;
 use crate::experiments::REGISTRY_TRACE;
 use crate::experiments::watch::Watch;
@@ -19,17 +19,6 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
 use tempfile::TempDir;
-
-/// The first second of a load: nobody knows yet which keys are hot.
-pub(super) const START: &str = "first second";
-/// The load as it is before anything happens.
-pub(super) const STEADY: &str = "steady";
-/// What happens.
-pub(super) const EVENT: &str = "event";
-/// The time in which it should be over.
-pub(super) const RECOVERY: &str = "recovery";
-/// What is left of it.
-pub(super) const AFTER: &str = "after";
 
 const FIRST: Duration = Duration::from_secs(1);
 

@@ -24,7 +24,7 @@ use self::cells::Chosen;
 use self::checkpoint::Checkpoint;
 use self::measure::{Size, measure};
 use self::seen::Outcome;
-use self::vulnerable::{TRIGGERS, Trigger};
+use self::vulnerable::{TRIGGERS, Trigger, Vulnerable};
 use super::{Experiment, REGISTRY_TRACE};
 use crate::args::{Mode, Scale};
 use crate::report::Report;
@@ -48,15 +48,6 @@ const SEEDS: u64 = 3;
 
 /// Time of a run of which nobody has said how large it is.
 const UNLESS_TOLD: Duration = Duration::from_secs(3600);
-
-/// What was found of a trigger with one seed.
-#[derive(Clone, Debug)]
-struct Vulnerable {
-    trigger: Trigger,
-    seed: u64,
-    /// Of the capacity, in per cent; none where the fleet came back from no load that was tried.
-    percent: Option<u32>,
-}
 
 /// What is measured, and what has been.
 struct Session<'r> {

@@ -1,10 +1,20 @@
 //! What was seen of a cell, in figures: kept in files, and told of several seeds together.
 
 use super::cell::Cell;
-use super::measure::STEADY;
 use crate::experiments::watch;
 use core::fmt;
 use serde::{Deserialize, Serialize};
+
+/// The first second of a load: nobody knows yet which keys are hot.
+pub(super) const START: &str = "first second";
+/// The load as it is before anything happens.
+pub(super) const STEADY: &str = "steady";
+/// What happens.
+pub(super) const EVENT: &str = "event";
+/// The time in which it should be over.
+pub(super) const RECOVERY: &str = "recovery";
+/// What is left of it.
+pub(super) const AFTER: &str = "after";
 
 /// A step of time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

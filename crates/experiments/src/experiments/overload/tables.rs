@@ -1,11 +1,9 @@
 //! What was measured as tables, and over time as plots.
 
-use super::Vulnerable;
 use super::capacity::{Capacities, Capacity};
 use super::cell::{Cell, Event};
-use super::measure::{AFTER, STEADY};
-use super::seen::{Moment, Outcome, Part, Seen, Spread, by_cell};
-use super::vulnerable::TRIGGERS;
+use super::seen::{AFTER, Moment, Outcome, Part, STEADY, Seen, Spread, by_cell};
+use super::vulnerable::{TRIGGERS, Vulnerable};
 use crate::report::Table;
 use evenkeel_bench::plot::{Axis, Curve, Plot};
 
@@ -160,7 +158,7 @@ pub(super) fn dashed(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::overload::measure::EVENT;
+    use crate::experiments::overload::seen::EVENT;
 
     fn outcome(seed: u64, served_per_second: f64) -> Outcome {
         let part = |label: &str, seconds| Part {

@@ -2,8 +2,7 @@
 
 use super::capacity::{Capacities, Capacity};
 use super::cell::{Cell, Deployment, Event, Keys, Offered};
-use super::measure::{AFTER, EVENT, START};
-use super::seen::{Outcome, Part, Seen, Spread, by_cell};
+use super::seen::{AFTER, EVENT, Outcome, Part, START, Seen, Spread, by_cell};
 use crate::report::Claim;
 use evenkeel_hotkeys::config::Mode as HotKeys;
 
@@ -241,7 +240,7 @@ fn from_steady(seen: &Seen) -> impl Iterator<Item = &Part> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::overload::measure::STEADY;
+    use crate::experiments::overload::seen::STEADY;
 
     fn part(label: &str, served_per_second: f64, p99_ms: f64) -> Part {
         Part {

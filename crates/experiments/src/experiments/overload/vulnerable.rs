@@ -24,6 +24,15 @@ pub(super) const TRIGGERS: [Trigger; 5] = [
     Trigger(Event::LeasesRefused),
 ];
 
+/// What was found of a trigger with one seed.
+#[derive(Clone, Debug)]
+pub(super) struct Vulnerable {
+    pub trigger: Trigger,
+    pub seed: u64,
+    /// Of the capacity, in per cent; none where the fleet came back from no load that was tried.
+    pub percent: Option<u32>,
+}
+
 impl fmt::Display for Trigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "vulnerable load{}", self.0)
