@@ -22,8 +22,8 @@ if (asked[0] === '--tests') {
   await build({ ...options, platform: 'node', entryPoints: names.map((name) => `tests/${name}`), outdir: 'target' });
 } else {
   await mkdir(out, { recursive: true });
-  await build({ ...options, minify: true, legalComments: 'none', entryPoints: ['src/page.tsx', 'src/page.css'], outdir: out });
-  for (const name of ['index.html', 'icon.svg']) {
+  await build({ ...options, minify: true, legalComments: 'none', entryPoints: ['src/page.tsx', 'src/proxy.tsx', 'src/page.css'], outdir: out });
+  for (const name of ['index.html', 'proxy.html', 'icon.svg']) {
     await copyFile(`${import.meta.dirname}/src/${name}`, `${out}/${name}`);
   }
   const licences = BUNDLED.map(async (name) => {
@@ -31,6 +31,6 @@ if (asked[0] === '--tests') {
     const { version } = JSON.parse(await readFile(`${folder}/package.json`, 'utf8'));
     return `${name} ${version}\n\n${(await readFile(`${folder}/LICENSE`, 'utf8')).trim()}\n`;
   });
-  const head = 'page.js and page.css contain the following.\n';
+  const head = 'page.js, proxy.js and page.css contain the following.\n';
   await writeFile(`${out}/LICENSES.txt`, [head, ...(await Promise.all(licences))].join('\n'));
 }

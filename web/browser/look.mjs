@@ -4,6 +4,7 @@
 //   node look.mjs --token TOKEN URL             a coordinator that asks for a token
 //   node look.mjs --approve PLAN URL            a plan that waits for it
 //   node look.mjs --large URL SERVERS WORKERS   a cluster of many servers; says what the page costs
+//   node look.mjs --proxy URL KEY [FOLDER]      a proxy, whose hottest key KEY is
 
 import assert from 'node:assert/strict';
 import { chromium } from 'playwright-core';
@@ -69,6 +70,8 @@ const standing = () => {
     events: [...document.querySelectorAll('.events li')].map(text),
   };
 };
+
+const collator = new Intl.Collator('en', { numeric: true });
 
 const whole = (value) => (value >= 10 || Number.isInteger(value) ? Math.round(value).toLocaleString('en') : value.toFixed(1));
 
@@ -222,6 +225,61 @@ async function large(browser, url, servers, workers) {
   console.log(`first shown after ${shown.toFixed(0)} ms; each second ${cost}`);
 }
 
+/** A proxy: what stands on its page is what it tells, and names its hottest key and that key's server. */
+async function ofProxy(browser, url, key, folder) {
+  const heard = new Map();
+  const snapshot = async () => (await fetch(`${url}api/v1/snapshot`)).json();
+  for (const view of folder ? VIEWS.slice(0, 1) : VIEWS.slice(0, 3)) {
+    const { page, wrong } = await open(browser, url, view);
+    const row = page.locator('.keys tbody tr', { hasText: short(key) }).first();
+    await row.waitFor();
+    const box = await row.boundingBox();
+    assert.ok(box.y + box.height <= view.height || view.width < 500, `${view.name}: the hottest key stands ${box.y} pixels down`);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(wide <= 0, `${view.name}: ${wide} pixels too wide`);
+    const shown = () => {
+      const text = (element) => element?.textContent.trim() ?? '';
+      const figures = Object.fromEntries([...document.querySelectorAll('[data-figure]')].map((it) => [it.dataset.figure, text(it)]));
+      const servers = [...document.querySelectorAll('[data-server]')].map((it) => [it.dataset.server, text(it.querySelector('[data-load]'))]);
+      const [first] = document.querySelectorAll('.keys tbody tr');
+      const hottest = [...(first?.children ?? [])].slice(0, 2).map(text);
+      return { unix_s: Number(document.querySelector('.live time')?.dateTime), figures, servers, hottest };
+    };
+    for (let tries = 1; ; tries += 1) {
+      const told = await snapshot();
+      heard.set(told.unix_s, told);
+      const seen = await page.evaluate(shown);
+      const same = heard.get(seen.unix_s);
+      if (same) {
+        assert.equal(seen.figures['requests/s'], whole(same.requests_per_s));
+        assert.equal(seen.figures['servers in use'], `${same.servers.filter((it) => it.state !== 'down').length} of ${same.servers.length}`);
+        assert.deepEqual(seen.servers, same.servers.map((it) => [it.name, whole(it.load)]).sort((a, b) => collator.compare(a[0], b[0])));
+        assert.deepEqual(seen.hottest, [short(key), same.hottest[0].home]);
+        break;
+      }
+      assert.ok(tries < 200, `nothing was told of second ${seen.unix_s}`);
+      await page.waitForTimeout(100);
+    }
+    await page.locator('canvas[role=img]').focus();
+    await page.keyboard.press('ArrowLeft');
+    await page.waitForFunction(() => / server .*, /.test(document.querySelector('output').textContent));
+    await page.getByText('The same as a table').click();
+    await page.locator('.map table tbody tr').first().waitFor();
+    await page.getByText('The same as a table').click();
+    for (const name of ['Bytes', '1 h', 'Load', '5 min']) {
+      await page.getByRole('button', { name, exact: true }).click();
+      await page.locator(`button[aria-pressed=true]:text-is("${name}")`).waitFor();
+    }
+    await page.mouse.move(2, 2);
+    if (folder) {
+      await page.evaluate(() => scrollTo(0, 0));
+      await page.screenshot({ path: `${folder}/${view.name}-proxy.png` });
+    }
+    assert.deepEqual(wrong, [], view.name);
+    await page.context().close();
+  }
+}
+
 /** What this many updates of the page take on average, as the browser counts it. */
 async function seconds(page, count) {
   const session = await page.context().newCDPSession(page);
@@ -247,6 +305,7 @@ try {
   if (first === '--token') await enter(browser, rest[1], rest[0]);
   else if (first === '--approve') await approve(browser, rest[1], rest[0]);
   else if (first === '--large') await large(browser, ...rest);
+  else if (first === '--proxy') await ofProxy(browser, ...rest);
   else await look(browser, first, ...rest);
 } finally {
   await browser.close();

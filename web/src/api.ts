@@ -236,6 +236,58 @@ export interface Snapshot {
   heat: Heat[];
 }
 
+/** What a proxy tells: of its servers, and of all that applications ask of it. */
+export interface ProxySnapshot {
+  unix_s: number;
+  requests_per_s: number;
+  reads_per_s: number;
+  hits_per_s: number;
+  writes_per_s: number;
+  bytes_per_s: number;
+  p50_us: number | null;
+  p99_us: number | null;
+  shed_per_s: number;
+  clients: number;
+  servers: ProxiedServer[];
+  hottest: ProxiedKey[];
+  events: ServerEvent[];
+  heat: Heat[];
+}
+
+export interface ProxiedServer {
+  name: string;
+  pool: string;
+  state: 'idle' | 'connecting' | 'up' | 'down';
+  cause: string | null;
+  load: number;
+  bytes_per_s: number;
+  p50_us: number | null;
+  p99_us: number | null;
+  queued: number;
+  shed_per_s: number;
+}
+
+export interface ProxiedKey {
+  key: string;
+  pool: string;
+  home: string | null;
+  gets_per_s: number;
+  sets_per_s: number;
+  bytes_per_s: number;
+  /** Of all requests. */
+  share: number;
+  copies: number;
+  why: string;
+}
+
+/** A server went out of use, or came back. */
+export interface ServerEvent {
+  unix_s: number;
+  server: string;
+  is_up: boolean;
+  cause: string;
+}
+
 /** The newest column of a measure. Rows and owners are told once for all measures. */
 export function heatOf({ heat }: Snapshot, of: Measure): Heat | null {
   const [first] = heat;

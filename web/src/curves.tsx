@@ -5,7 +5,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import type { Measure } from './api.ts';
 import { bytes, clock, count, micros, percent, times } from './format.ts';
 import { type Column, type History, highest } from './history.ts';
-import { MEASURES, amount } from './map.tsx';
+import { MEASURES, type Subject, amount } from './map.tsx';
 
 interface Curve {
   name: string;
@@ -21,7 +21,7 @@ const QUIET = 50;
 
 const isTold = (column: Column) => column.workers.some((it) => it !== null);
 
-function curves(of: Measure): Curve[] {
+function curves(of: Measure, subject: Subject): Curve[] {
   return [
     {
       name: `${MEASURES[of].name} of all servers`,
@@ -31,7 +31,7 @@ function curves(of: Measure): Curve[] {
       range: (most) => [0, Math.max(most * 1.1, 10)],
     },
     {
-      name: 'Busiest worker by the mean',
+      name: `Busiest ${subject.row} by the mean`,
       of: (column) => (column.sum >= QUIET ? column.peaks.workers / column.mean : null),
       say: times,
       axis: (value) => value.toFixed(1),
@@ -61,10 +61,10 @@ function curves(of: Measure): Curve[] {
   ];
 }
 
-export function Curves({ history, moment, of }: { history: History | null; moment: number; of: Measure }) {
+export function Curves({ subject, history, moment, of }: { subject: Subject; history: History | null; moment: number; of: Measure }) {
   return (
     <section class="curves" aria-label="Curves">
-      {curves(of).map((curve) => (
+      {curves(of, subject).map((curve) => (
         <Plot key={`${curve.name} ${of}`} curve={curve} history={history} moment={moment} />
       ))}
     </section>

@@ -8,7 +8,7 @@ import { Explain } from './explain.tsx';
 import { findings, unevenness } from './findings.ts';
 import { bytes, clock, count, micros, percent, times } from './format.ts';
 import { History, SPANS, type Span } from './history.ts';
-import { HeatMap } from './map.tsx';
+import { CLUSTER, HeatMap } from './map.tsx';
 import { type Mark, Marks, marksOf, ofKey, ofMap, ofScale } from './marks.ts';
 import { Events, HotKeys, Plans, Proxies, Scales, Servers } from './tables.tsx';
 
@@ -117,8 +117,8 @@ function Page() {
           <Findings seen={seen} history={history} />
           <Explain />
           <div class="centre">
-            <HeatMap history={history} moment={moment} marks={told} of={of} span={span} choose={choose} />
-            <Curves history={history} moment={moment} of={of} />
+            <HeatMap subject={CLUSTER} history={history} moment={moment} marks={told} of={of} span={span} choose={choose} />
+            <Curves subject={CLUSTER} history={history} moment={moment} of={of} />
           </div>
           <aside aria-label="Keys and servers">
             <HotKeys seen={seen} />

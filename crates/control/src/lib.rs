@@ -24,6 +24,7 @@ pub mod hot_keys;
 pub mod http;
 pub mod limits;
 pub mod loads;
+pub mod page;
 mod refusal;
 pub mod rings;
 mod served;

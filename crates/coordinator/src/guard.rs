@@ -16,6 +16,7 @@ use axum::response::Response;
 use evenkeel_control::access::{
     AccessLevel, AccessRules, Denial, MemberTokens, TOKENS_FILE_BYTES_MAX, Tokens, TokensError,
 };
+use evenkeel_control::http::without_port;
 use evenkeel_runtime::{
     ClientCertificates, TlsConfig, TlsContext, TlsContexts, TlsFiles, TlsVersion, read_secret,
 };
@@ -333,12 +334,4 @@ pub(crate) fn denied(shared: &SharedCore, denial: Denial) -> Response {
             .insert(header::WWW_AUTHENTICATE, scheme);
     }
     response
-}
-
-/// The host of `HOST:PORT`, or of `HOST` alone.
-pub(crate) fn without_port(authority: &str) -> &str {
-    match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        _ => authority,
-    }
 }

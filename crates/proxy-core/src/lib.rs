@@ -81,6 +81,7 @@ mod configure;
 mod copied;
 mod counts;
 mod crossings;
+mod dashboard;
 mod deletions;
 mod draft;
 mod drafts;
@@ -132,6 +133,7 @@ pub use config::{
     PoolConfig, PoolKind, PoolSettings, ProfileConfig, ProxyConfig, RequestLogConfig, Revision,
     TlsId,
 };
+pub use dashboard::{Dashboard, DashboardView, HeatMeasure, HeatView};
 pub use explain::{
     CopiesSeen, Destination, Explanation, Exptimes, Fault, FormerSeen, HealthSeen, HeldKey,
     HeldPlace, HotSeen, KeyReport, KeyTogether, KeyWay, PLACES_LISTED_MAX, PlaceSeen, Placing,

@@ -129,6 +129,19 @@ pub(crate) const SPARE_BUFFERS_MAX: usize = PIPELINE_MAX;
 /// another costs little.
 pub(crate) const SPARE_BUFFER_KEEP_MAX: usize = 2 << 10;
 
+/// Columns of a second that the page's history has at most: an hour.
+pub const DASHBOARD_SECONDS: usize = 3600;
+
+/// Servers in all of its columns together. One takes 24 bytes, so that the history takes 12 MiB at most: with more than 145 servers it goes
+/// back for less than an hour.
+pub const DASHBOARD_CELLS_MAX: usize = 1 << 19;
+
+/// Keys that the page is told, the hottest.
+pub const DASHBOARD_KEYS_MAX: usize = 32;
+
+/// Events that the page is told, the newest.
+pub const DASHBOARD_EVENTS_MAX: usize = 256;
+
 const _: () = assert!(OUT_PAUSE < OUT_CLOSE);
 
 const _: () = assert!(OUT_PAUSE / ANSWER_RESERVE_START * (1 << 20) <= OUT_CLOSE);

@@ -4,7 +4,7 @@ use crate::config::MapSource;
 use crate::explain::{Explanation, HeldKey, Together, explain, held_key, together};
 use crate::ids::RouteId;
 use crate::pool::Pool;
-use crate::routes::{RouteConfig, RouteTarget};
+use crate::routes::{CommandClass, RouteConfig, RouteTarget};
 use crate::stats::counters::ProxyStats;
 use crate::stats::hot_keys::{HotKeyReport, HottestReport, HottestReports};
 use crate::stats::per_route::ROUTES_COUNTED_MAX;
@@ -87,8 +87,12 @@ impl ProxyCore {
         let found = hottest.list(now);
         let reports = found.filter_map(|(id, found)| {
             let pool = self.pools.get(id)?;
+            let way = self.routing.way(&found.key, CommandClass::Get);
+            let list = pool.list().filter(|_| way.plain_get() == Some(id));
+            let home = list.and_then(|list| self.backends.get(list.home(&found.key)));
             Some(HottestReport {
                 pool: Arc::clone(&pool.name),
+                home: home.map(|home| home.name.clone()),
                 key: found.key,
                 gets_per_second: found.gets,
                 sets_per_second: found.sets,

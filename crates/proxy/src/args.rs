@@ -162,7 +162,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", env = "EVENKEEL_PROXY_RACK")]
     pub rack: Option<String>,
 
-    /// Address of an HTTP port for /metrics, /healthz and /readyz; without it there is none
+    /// Address of an HTTP port for a web page at /, /metrics, /healthz and /readyz; without it there is none
     #[arg(long, value_name = "IP:PORT", value_parser = parse_http_address, env = "EVENKEEL_PROXY_ADMIN")]
     pub admin: Option<SocketAddr>,
 

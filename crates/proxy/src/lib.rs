@@ -27,6 +27,7 @@ mod clusters;
 mod config;
 mod control;
 mod control_port;
+mod dashboard;
 mod discovery;
 mod event_loop;
 mod explain;

@@ -6,6 +6,7 @@ use crate::check::check;
 use crate::clusters::{Clusters, Identity, Wanted};
 use crate::config::Settings;
 use crate::control::{Control, Gauges, ReloadCounts, WorkerHandle};
+use crate::dashboard::SharedDashboard;
 use crate::discovery::Discoveries;
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
 use crate::fence::Fence;
@@ -72,6 +73,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         .context("failed to take signals")?;
     if let Some(address) = proxy.admin_address() {
         info!("probes are answered on {address}");
+        info!("the page is at http://{address}/");
     }
     println!("evenkeel proxy listening on {}", proxy.address);
     std::io::stdout()
@@ -231,11 +233,14 @@ impl Proxy {
             }
         }
         active_config.follow_lists();
-        let admin = settings
-            .admin
-            .map(|at| HttpPort::start(at, facts.into_answers()));
-        let admin = admin.transpose()?;
         let stop = Arc::new(AtomicBool::new(false));
+        let admin = match settings.admin {
+            Some(at) => {
+                let dashboard = SharedDashboard::start(facts.clone(), &stop)?;
+                Some(HttpPort::start(at, facts.into_answers(dashboard))?)
+            }
+            None => None,
+        };
         spawn_named("watchdog".into(), {
             let stop = Arc::clone(&stop);
             move || {

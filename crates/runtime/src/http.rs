@@ -1,23 +1,38 @@
-//! A port that answers GET requests of probes and scrapers.
+//! A port that answers GET requests of probes, scrapers and a browser.
 //!
-//! One thread serves one request after another: those who ask are a supervisor and a scraper, every few
-//! seconds. A library with an async runtime was rejected for that; what is needed of HTTP is a request
-//! line. Anyone who asks slowly is cut off after [`REQUEST_TIME`] in all, so the next one waits no longer.
+//! Those who ask are a supervisor, a scraper and whoever looks at a page, every few seconds, and each gets a thread of its own, since
+//! browsers open connections that they say nothing on. A library with an async runtime was rejected for that; what is needed of HTTP is a
+//! request line. Anyone who asks slowly is cut off after [`REQUEST_TIME`] in all. Who comes while [`REQUESTS_MAX`] are being answered
+//! waits until one is.
 
 use crate::UsageError;
 use crate::spawn_named;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Longest request that is read, in bytes.
 const REQUEST_BYTES_MAX: usize = 8 * 1024;
 
+/// Requests that are answered at a time. More wait, in the kernel's queue of the port.
+const REQUESTS_MAX: usize = 16;
+
 /// How long reading a request, and then writing its answer, may take.
 const REQUEST_TIME: Duration = Duration::from_secs(2);
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageRequest<'r> {
+    /// What is asked for.
+    pub path: &'r str,
+    /// What stands behind its `?`; empty without one.
+    pub query: &'r str,
+    /// By which name: the first `Host`; empty without one.
+    pub host: &'r str,
+}
 
 /// What a path answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +43,8 @@ pub struct Page {
     pub kind: PageKind,
     /// Text of that kind.
     pub body: String,
+    /// Further headers: names and values.
+    pub headers: &'static [(&'static str, &'static str)],
 }
 
 /// What a body is.
@@ -37,6 +54,8 @@ pub enum PageKind {
     Text,
     /// JSON.
     Json,
+    /// A file of this content type.
+    File(&'static str),
 }
 
 impl PageKind {
@@ -44,6 +63,7 @@ impl PageKind {
         match self {
             PageKind::Text => "text/plain; version=0.0.4; charset=utf-8",
             PageKind::Json => "application/json",
+            PageKind::File(kind) => kind,
         }
     }
 }
@@ -57,32 +77,39 @@ pub struct HttpPort {
 }
 
 impl HttpPort {
-    /// Listens, and answers each path with what `pages` gives for it; `None` is 404.
+    /// Listens, and answers each request with what `pages` gives for it; `None` is 404.
     ///
     /// # Errors
     /// When the address cannot be listened on.
     pub fn start(
         address: SocketAddr,
-        pages: impl Fn(&str) -> Option<Page> + Send + 'static,
+        pages: impl Fn(&PageRequest<'_>) -> Option<Page> + Send + Sync + 'static,
     ) -> Result<HttpPort, UsageError> {
         let fail = |error: io::Error| UsageError(format!("failed to listen on {address}: {error}"));
         let listener = TcpListener::bind(address).map_err(fail)?;
         let address = listener.local_addr().map_err(fail)?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
+        let pages = Arc::new(pages);
+        let seats = Arc::new(Seats::default());
         let thread = spawn_named("http".into(), move || {
-            for stream in listener.incoming() {
+            loop {
+                let seat = Seats::take(&seats);
+                let stream = listener.accept();
                 if stopped.load(Ordering::Acquire) {
                     return;
                 }
-                // Whatever goes wrong with one request concerns its sender alone.
-                match stream.and_then(|stream| answer(stream, &pages)) {
-                    Ok(()) => {}
-                    // Descriptors ran out: not again at once.
-                    Err(error) if error.raw_os_error().is_some() => {
-                        std::thread::park_timeout(crate::EXHAUSTED_PAUSE);
-                    }
-                    Err(_) => {}
+                let pages = Arc::clone(&pages);
+                let answered = stream.and_then(|(stream, _)| {
+                    spawn_named("http".into(), move || {
+                        let _until_it_is_answered = seat;
+                        // Whatever goes wrong with one request concerns its sender alone.
+                        let _ = answer(stream, &*pages);
+                    })
+                });
+                if answered.is_err() {
+                    // Descriptors or threads ran out: not again at once.
+                    std::thread::park_timeout(crate::EXHAUSTED_PAUSE);
                 }
             }
         })
@@ -117,27 +144,76 @@ impl HttpPort {
     }
 }
 
-fn answer(mut stream: TcpStream, pages: &impl Fn(&str) -> Option<Page>) -> io::Result<()> {
+/// How many requests are being answered.
+#[derive(Debug, Default)]
+struct Seats {
+    taken: Mutex<usize>,
+    is_left: Condvar,
+}
+
+/// One of them, until it is dropped.
+struct Seat(Arc<Seats>);
+
+impl Seats {
+    /// Waits until one is free.
+    fn take(seats: &Arc<Seats>) -> Seat {
+        let taken = seats.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = |taken: &mut usize| *taken >= REQUESTS_MAX;
+        let mut taken =
+            (seats.is_left.wait_while(taken, is_full)).unwrap_or_else(PoisonError::into_inner);
+        *taken += 1;
+        Seat(Arc::clone(seats))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.is_left.notify_one();
+    }
+}
+
+impl Page {
+    /// Plain text.
+    pub fn text(status: u16, body: impl Into<String>) -> Page {
+        Page::of(status, PageKind::Text, body)
+    }
+
+    /// Text of a kind.
+    pub fn of(status: u16, kind: PageKind, body: impl Into<String>) -> Page {
+        Page {
+            status,
+            kind,
+            body: body.into(),
+            headers: &[],
+        }
+    }
+}
+
+fn answer(
+    mut stream: TcpStream,
+    pages: &impl Fn(&PageRequest<'_>) -> Option<Page>,
+) -> io::Result<()> {
     let head = read_head(&mut stream)?;
-    let page = |status, body: &str| Page {
-        status,
-        kind: PageKind::Text,
-        body: body.to_owned(),
-    };
-    let page = match request_path(&head) {
-        Ok(path) => pages(path).unwrap_or_else(|| page(404, "no such path\n")),
-        Err(status) => page(status, "only GET is answered here\n"),
+    let page = match request(&head) {
+        Ok(request) => pages(&request).unwrap_or_else(|| Page::text(404, "no such path\n")),
+        Err(status) => Page::text(status, "only GET is answered here\n"),
     };
     let reason = match page.status {
         200 => "OK",
+        403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
         503 => "Service Unavailable",
         _ => "Bad Request",
     };
+    let more = page.headers.iter();
+    let more: String = more
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
     let text = format!(
         "HTTP/1.1 {} {reason}\r\nContent-Type: {}\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n{}",
+         Content-Length: {}\r\n{more}Connection: close\r\n\r\n{}",
         page.status,
         page.kind.content_type(),
         page.body.len(),
@@ -166,14 +242,21 @@ fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// The path of a GET request, without its query; or the status that says what is wrong.
-fn request_path(head: &[u8]) -> Result<&str, u16> {
-    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let line = std::str::from_utf8(line).map_err(|_| 400u16)?;
-    let mut words = line.split(' ');
+/// What a GET request asks for; or the status that says what is wrong.
+fn request(head: &[u8]) -> Result<PageRequest<'_>, u16> {
+    let head = std::str::from_utf8(head).map_err(|_| 400u16)?;
+    let mut lines = head.split("\r\n");
+    let mut words = lines.next().unwrap_or_default().split(' ');
     match (words.next(), words.next(), words.next()) {
         (Some("GET"), Some(target), Some(version)) if version.starts_with("HTTP/1.") => {
-            Ok(target.split('?').next().unwrap_or(target))
+            let (path, query) = target.split_once('?').unwrap_or((target, ""));
+            let mut headers = lines.filter_map(|line| line.split_once(':'));
+            let host = headers.find(|(name, _)| name.eq_ignore_ascii_case("host"));
+            Ok(PageRequest {
+                path,
+                query,
+                host: host.map_or("", |(_, value)| value.trim()),
+            })
         }
         (Some(_), Some(_), Some(version)) if version.starts_with("HTTP/1.") => Err(405),
         _ => Err(400),
@@ -192,17 +275,27 @@ mod tests {
         text
     }
 
-    #[test]
-    fn paths_are_answered_one_after_another_until_the_end() {
+    /// `/healthz` is well, and `/echo` says what it was asked.
+    fn port() -> HttpPort {
         let address = "127.0.0.1:0".parse().expect("an address");
-        let port = HttpPort::start(address, |path| {
-            (path == "/healthz").then(|| Page {
-                kind: PageKind::Text,
-                status: 200,
-                body: "ok\n".into(),
-            })
-        })
-        .expect("a free port");
+        let port = HttpPort::start(address, |request| match request.path {
+            "/healthz" => Some(Page::text(200, "ok\n")),
+            "/echo" => Some(Page {
+                headers: &[("x-more", "yes")],
+                ..Page::of(
+                    403,
+                    PageKind::File("text/x"),
+                    format!("{} {}", request.query, request.host),
+                )
+            }),
+            _ => None,
+        });
+        port.expect("a free port")
+    }
+
+    #[test]
+    fn paths_are_answered_until_the_end() {
+        let port = port();
         let here = port.address();
         for (request, status) in [
             ("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200 "),
@@ -219,5 +312,33 @@ mod tests {
         assert!(ask(here, "GET /healthz HTTP/1.1\r\n\r\n").ends_with("\r\n\r\nok\n"));
         port.stop();
         assert!(TcpStream::connect(here).is_err(), "nobody listens any more");
+    }
+
+    #[test]
+    fn a_page_is_told_the_query_and_the_host() {
+        let port = port();
+        let request =
+            "GET /echo?a=1&b HTTP/1.1\r\nAccept: */*\r\nhOST:  h:1 \r\nHost: other\r\n\r\n";
+        let answer = ask(port.address(), request);
+        assert_eq!(
+            answer,
+            "HTTP/1.1 403 Forbidden\r\nContent-Type: text/x\r\nContent-Length: 9\r\nx-more: yes\r\nConnection: close\r\n\r\na=1&b h:1"
+        );
+        port.stop();
+    }
+
+    #[test]
+    fn connections_on_which_nothing_is_said_keep_nobody_from_an_answer() {
+        let port = port();
+        let silent: Vec<TcpStream> = (1..REQUESTS_MAX)
+            .map(|_| TcpStream::connect(port.address()).expect("it listens"))
+            .collect();
+        let answer = ask(port.address(), "GET /healthz HTTP/1.1\r\n\r\n");
+        assert!(answer.ends_with("ok\n"), "{answer}");
+        // One more than are answered at a time: it waits until they are given up.
+        let one_more = TcpStream::connect(port.address()).expect("it listens");
+        assert!(ask(port.address(), "GET /healthz HTTP/1.1\r\n\r\n").ends_with("ok\n"));
+        drop((silent, one_more));
+        port.stop();
     }
 }

@@ -56,7 +56,7 @@ pub use descriptors::{
     RESERVED_DESCRIPTORS, raise_descriptor_limit, raise_descriptor_limit_if_allowed,
 };
 pub use exit::{ExitCode, UsageError, print_line, report};
-pub use http::{HttpPort, Page, PageKind};
+pub use http::{HttpPort, Page, PageKind, PageRequest};
 pub use listen::{Listener, bind_tcp, bind_unix, try_bind_tcp};
 pub use listen_spec::{ListenSpec, ListenerProtocol, ListenerTls};
 pub use log::{FOLDED_FOR, LogFormat, LogLevel, LogOptions};

@@ -4,7 +4,7 @@ use crate::balancer::SharedBalancer;
 use crate::control::{Control, WorkerHandle, ask};
 use evenkeel_balance::cachelet_load::WorkerLoad;
 use evenkeel_control::hot_keys::{EventView, ReplicaView, WorkerHotKeys};
-use evenkeel_runtime::{Clock, Page, PageKind, process_metrics};
+use evenkeel_runtime::{Clock, Page, PageKind, PageRequest, process_metrics};
 use evenkeel_server_core::{ClassStats, Counters, ProcessFacts, metrics};
 use evenkeel_types::Epoch;
 use serde::Serialize;
@@ -31,9 +31,9 @@ pub struct Pages {
 
 impl Pages {
     /// The answer to each path; `None` where there is nothing.
-    pub fn into_answers(self) -> impl Fn(&str) -> Option<Page> + Send + 'static {
-        move |path| match path {
-            "/healthz" => Some(page(200, "ok\n")),
+    pub fn into_answers(self) -> impl Fn(&PageRequest<'_>) -> Option<Page> + Send + Sync + 'static {
+        move |request| match request.path {
+            "/healthz" => Some(Page::text(200, "ok\n")),
             "/readyz" => Some(self.ready()),
             "/metrics" => Some(self.metrics()),
             "/api/v1/hotkeys" => Some(self.hot_keys()),
@@ -49,9 +49,9 @@ impl Pages {
     fn ready(&self) -> Page {
         let mapped = |worker: &WorkerHandle| worker.gauges.epoch() > Epoch(0);
         if !self.clustered || self.workers.iter().all(mapped) {
-            page(200, "ok\n")
+            Page::text(200, "ok\n")
         } else {
-            page(503, "the coordinator has not sent a map yet\n")
+            Page::text(503, "the coordinator has not sent a map yet\n")
         }
     }
 
@@ -66,7 +66,7 @@ impl Pages {
         }
         let facts = (self.facts)();
         let own = metrics::render(&sum, &classes, &facts, self.clock.now());
-        page(200, &(own + &process_metrics("server")))
+        Page::text(200, own + &process_metrics("server"))
     }
 
     /// What each worker knows of its hot keys.
@@ -150,24 +150,12 @@ struct ReplicasPage {
 }
 
 fn silent() -> Page {
-    page(503, "a worker does not answer\n")
+    Page::text(503, "a worker does not answer\n")
 }
 
 fn json(content: &impl Serialize) -> Page {
     match serde_json::to_string(content) {
-        Ok(body) => Page {
-            status: 200,
-            kind: PageKind::Json,
-            body,
-        },
-        Err(error) => page(503, &format!("{error}\n")),
-    }
-}
-
-fn page(status: u16, body: &str) -> Page {
-    Page {
-        status,
-        kind: PageKind::Text,
-        body: body.to_owned(),
+        Ok(body) => Page::of(200, PageKind::Json, body),
+        Err(error) => Page::text(503, format!("{error}\n")),
     }
 }

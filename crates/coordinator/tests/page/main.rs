@@ -11,7 +11,7 @@ use std::time::Duration;
 use evenkeel_coordinator_core::plans::{PlanMode, PlanSettings, PlanState};
 use evenkeel_member::client::ApiClient;
 use evenkeel_testkit::page::is_to_be_written;
-use evenkeel_testkit::{Cluster, ClusterOptions, evenkeel, http, poll_until};
+use evenkeel_testkit::{Client, Cluster, ClusterOptions, Memcached, evenkeel, http, poll_until};
 
 /// The key that most of the load asks for.
 const HOT_KEY: &str = "celebrity";
@@ -33,6 +33,9 @@ const LARGE_SERVERS: u16 = 1_000;
 
 /// Keys beside it.
 const KEYS: usize = 200;
+
+/// Memcacheds behind a proxy.
+const PROXIED: usize = 5;
 
 /// Of this many requests one is for another key than the hot one.
 const COLD_ONE_OF: usize = 3;
@@ -126,23 +129,70 @@ fn a_browser_sees_the_hot_key_its_home_and_its_copies() {
     }
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut client = cluster.proxy_client();
-            for n in 0.. {
-                if is_over.load(Ordering::Relaxed) {
-                    return;
-                }
-                let key = match n % COLD_ONE_OF {
-                    0 => &keys[n / COLD_ONE_OF % KEYS],
-                    _ => HOT_KEY,
-                };
-                assert!(client.get(key).is_some(), "{key}");
-            }
-        });
         let _over = SetOnDrop(&is_over);
+        scope.spawn(|| ask_for_a_hot_key(&mut client, &keys, &is_over));
         let url = format!("{}/", cluster.coordinator_url());
         look(&[&url, HOT_KEY]);
     });
+}
+
+/// Two of three requests are for one key, before memcacheds behind a proxy; the page is looked at once its history has this many seconds.
+fn look_at_a_proxy(seconds: usize, more: &[&str]) {
+    let servers: Vec<Memcached> = (0..PROXIED).map(|_| Memcached::spawn(&[])).collect();
+    let addresses = servers.iter().map(|server| server.address().to_string());
+    let addresses = addresses.collect::<Vec<_>>().join(",");
+    let proxy = evenkeel::proxy(&["-s", &addresses, "--admin", "127.0.0.1:0"]);
+    let said = proxy.await_stderr("the page is at http://");
+    let (_, url) = said.split_once("the page is at ").expect("where");
+    let url = url.lines().next().expect("an address");
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let address: SocketAddr = address.parse().expect("an address");
+    let keys: Vec<String> = (0..KEYS).map(|n| format!("user:{n}")).collect();
+    let mut client = Client::connect(proxy.address());
+    for key in keys.iter().map(String::as_str).chain([HOT_KEY]) {
+        assert_eq!(client.set(key, &[b'v'; 100]), "STORED");
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _over = SetOnDrop(&is_over);
+        scope.spawn(|| ask_for_a_hot_key(&mut client, &keys, &is_over));
+        poll_until(DEMO_DEADLINE, "a map of some seconds", || {
+            let answer = http::get(address, "/api/v1/heat?columns=300").ok()?;
+            let heat: serde_json::Value = serde_json::from_str(&answer.1).ok()?;
+            (heat["columns"].as_array()?.len() >= seconds).then_some(())
+        });
+        look(&[&["--proxy", url, HOT_KEY], more].concat());
+    });
+}
+
+#[test]
+fn a_browser_sees_the_servers_of_a_proxy_and_its_hottest_key() {
+    look_at_a_proxy(2, &[]);
+}
+
+/// With `EVENKEEL_WRITE_DOCS=1` the picture of docs/page.md is made anew.
+#[test]
+#[ignore = "nightly: minutes of load"]
+fn a_browser_sees_a_proxy_for_minutes() {
+    let pictures = web().join("../docs/pictures").display().to_string();
+    match is_to_be_written() {
+        true => look_at_a_proxy(PICTURED_COLUMNS, &[&pictures]),
+        false => look_at_a_proxy(PICTURED_COLUMNS, &[]),
+    }
+}
+
+/// Asks for one key most of the time, and for others.
+fn ask_for_a_hot_key(client: &mut Client, keys: &[String], is_over: &AtomicBool) {
+    for n in 0.. {
+        if is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        let key = match n % COLD_ONE_OF {
+            0 => &keys[n / COLD_ONE_OF % keys.len()],
+            _ => HOT_KEY,
+        };
+        assert!(client.get(key).is_some(), "{key}");
+    }
 }
 
 #[test]

@@ -119,7 +119,7 @@ impl Room {
     /// The same; if so it is stored.
     pub fn take(&mut self, now: Instant, bound: FillBound, len: usize) -> bool {
         let fits = self.fits(now, bound, len);
-        if fits {
+        if fits && !self.is_apart {
             self.stored.add(bytes_of(len));
         }
         fits

@@ -34,6 +34,8 @@ pub struct HottestReport {
     pub pool: Arc<str>,
     /// The key as applications know it.
     pub key: Vec<u8>,
+    /// Its server, where it has one, by the same name.
+    pub home: Option<String>,
     /// Reads per second.
     pub gets_per_second: f64,
     /// Writes per second.
@@ -130,7 +132,7 @@ fn write_head(out: &mut Vec<u8>, key: &[u8], pool: &str, state: &str) {
 }
 
 /// One for each pool and key, the greatest load first.
-fn added_up(reports: &[HottestReport]) -> Vec<HottestReport> {
+pub(crate) fn added_up(reports: &[HottestReport]) -> Vec<HottestReport> {
     let mut sums: BTreeMap<(&str, &[u8]), HottestReport> = BTreeMap::new();
     for report in reports {
         sums.entry((&report.pool, &report.key))
@@ -164,6 +166,7 @@ mod tests {
         let hottest = |pool: &str, key: &str, gets, bytes: f64| HottestReport {
             pool: Arc::from(pool),
             key: key.into(),
+            home: None,
             gets_per_second: gets,
             sets_per_second: 1.0,
             bytes_per_second: bytes,

@@ -4,6 +4,7 @@ mod access;
 mod alike;
 mod configuration;
 mod copies;
+mod dashboard;
 mod discovery;
 mod evenkeel_pool;
 mod failures;
