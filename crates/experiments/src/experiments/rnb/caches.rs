@@ -63,8 +63,8 @@ impl Found {
 }
 
 /// By scale: requests that warm the caches, for each user; and for how many users there is one that counts.
-const WARMING: [u64; 4] = [1, 2, 4, 8];
-const COUNTED: [u64; 4] = [4, 2, 1, 1];
+pub(super) const WARMING: [u64; 4] = [1, 2, 4, 8];
+pub(super) const COUNTED: [u64; 4] = [4, 2, 1, 1];
 
 /// What the settings of a report say of the requests.
 pub(super) fn requests(run: &Run) -> String {

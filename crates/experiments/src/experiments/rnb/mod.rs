@@ -11,6 +11,7 @@ mod graphs;
 mod hole;
 mod items;
 mod judged;
+mod real_caches;
 mod scale;
 mod slowed;
 mod sources;

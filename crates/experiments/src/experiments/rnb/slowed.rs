@@ -38,7 +38,8 @@ const COPIES_FILL_SHARE: &str = "1.0";
 /// How long an answer may take: longer than what a trial that is far too much for the servers leaves in their queues.
 const REQUEST_TIMEOUT: &str = "30s";
 
-const POOL: &str = "main";
+/// The only pool.
+pub(super) const POOL: &str = "main";
 
 /// How many of what there are.
 #[derive(Clone, Copy, Debug)]
@@ -176,13 +177,14 @@ impl SlowedFleet {
     }
 }
 
-fn count(proxy: &Server, name: &str) -> anyhow::Result<u64> {
+/// What a proxy has counted of the pool's copies.
+pub(super) fn count(proxy: &Server, name: &str) -> anyhow::Result<u64> {
     let name = format!("{POOL}:bundle_{name}");
     proxy.stats("proxy")?.number(&name)
 }
 
 /// What a proxy is told. All know the servers by the same names, wherever they find them.
-fn proxy_file(
+pub(super) fn proxy_file(
     name: &str,
     servers: &[SocketAddr],
     copies: usize,
