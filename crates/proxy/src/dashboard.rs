@@ -1,7 +1,7 @@
 //! What the page at `--admin` shows, brought up to date once a second whether anybody looks or not: a page that is opened shows the last hour.
 
+use crate::facts::Facts;
 use crate::load::Load;
-use crate::pages::Facts;
 use evenkeel_proxy_core::{Dashboard, DashboardView, HeatMeasure, HeatView};
 use evenkeel_runtime::spawn_named;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,20 +23,23 @@ impl SharedDashboard {
     pub fn start(facts: Facts, stop: &Arc<AtomicBool>) -> std::io::Result<SharedDashboard> {
         let shared = SharedDashboard::default();
         let (dashboard, stop) = (shared.clone(), Arc::clone(stop));
-        spawn_named("dashboard".into(), move || {
-            let mut load = Load::new(facts.clock, &facts.workers);
-            let mut due = Instant::now();
-            while !stop.load(Ordering::Acquire) {
-                // A worker that does not answer leaves a gap.
-                if let Some(process) = facts.counted() {
-                    let load = load.report();
-                    dashboard.lock().note(facts.clock.now(), &process, &load);
-                }
-                due = (due + INTERVAL).max(Instant::now());
-                std::thread::sleep(due.saturating_duration_since(Instant::now()));
-            }
-        })?;
+        spawn_named("dashboard".into(), move || dashboard.keep(&facts, &stop))?;
         Ok(shared)
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "on a thread for what waits")]
+    fn keep(&self, facts: &Facts, stop: &AtomicBool) {
+        let mut load = Load::new(facts.clock, &facts.workers);
+        let mut due = Instant::now();
+        while !stop.load(Ordering::Acquire) {
+            // A worker that does not answer leaves a gap.
+            if let Some(process) = facts.counted() {
+                let load = load.report();
+                self.lock().note(facts.clock.now(), &process, &load);
+            }
+            due = (due + INTERVAL).max(Instant::now());
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        }
     }
 
     /// The state of now.

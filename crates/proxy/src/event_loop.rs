@@ -19,9 +19,9 @@ mod words;
 use crate::application::{Application, Served};
 use crate::clusters::Clusters;
 use crate::control::{Control, Gauges, WorkerHandle};
+use crate::facts::Facts;
 use crate::fence::Fence;
 use crate::outages::Outages;
-use crate::pages::Facts;
 use crate::recorder::{Entry, Sink};
 use crate::server_link::{ServerLink, cause_of};
 use evenkeel_proxy_core::{

@@ -31,6 +31,7 @@ mod dashboard;
 mod discovery;
 mod event_loop;
 mod explain;
+mod facts;
 mod fence;
 mod key_check;
 mod limits;

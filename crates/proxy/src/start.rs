@@ -9,11 +9,12 @@ use crate::control::{Control, Gauges, ReloadCounts, WorkerHandle};
 use crate::dashboard::SharedDashboard;
 use crate::discovery::Discoveries;
 use crate::event_loop::{self, Parts, WAKE_TOKEN};
+use crate::facts::Facts;
 use crate::fence::Fence;
 use crate::looks::Looks;
 use crate::news::News;
 use crate::outages::Outages;
-use crate::pages::Facts;
+use crate::pages;
 use crate::recorder::{LogFile, ProfileFile, Recorder};
 use crate::reload::{self, Reloaded, Reloader, wanted};
 use crate::tls::TlsWays;
@@ -237,7 +238,7 @@ impl Proxy {
         let admin = match settings.admin {
             Some(at) => {
                 let dashboard = SharedDashboard::start(facts.clone(), &stop)?;
-                Some(HttpPort::start(at, facts.into_answers(dashboard))?)
+                Some(HttpPort::start(at, pages::answers(facts, dashboard))?)
             }
             None => None,
         };

@@ -1,6 +1,6 @@
 //! A port that answers GET requests of probes, scrapers and a browser.
 //!
-//! Those who ask are a supervisor, a scraper and whoever looks at a page, every few seconds, and each gets a thread of its own, since
+//! Those who ask are a supervisor, a scraper and anyone who looks at a page, every few seconds, and each gets a thread of its own, since
 //! browsers open connections that they say nothing on. A library with an async runtime was rejected for that; what is needed of HTTP is a
 //! request line. Anyone who asks slowly is cut off after [`REQUEST_TIME`] in all. Who comes while [`REQUESTS_MAX`] are being answered
 //! waits until one is.
