@@ -149,27 +149,23 @@ impl Store {
         let threshold =
             (fruitless / FRUITLESS_STEPS_PER_LEVEL).min(usize::from(item::FREQUENCY_MAX));
         let colder = Keep::HotterThan(threshold as u8);
+        let gathered = if fruitless == 0 && self.config.evict {
+            self.wasteful_segment()
+                .filter(|(cachelet, _)| only.is_none_or(|only| only == *cachelet))
+        } else {
+            None
+        };
         let copies = self.oldest_of(QueueName::Copies, only);
-        let (victim, keep) = if copies.is_some() {
+        let (victim, keep) = if gathered.is_some() {
+            (gathered, Keep::All)
+        } else if copies.is_some() || queue == QueueName::Copies {
             (copies, colder)
-        } else if queue == QueueName::Copies {
-            (None, colder)
         } else if self.config.evict {
-            let gathered = if fruitless == 0 {
-                self.wasteful_segment()
-            } else {
-                None
-            };
-            match gathered.filter(|(cachelet, _)| only.is_none_or(|only| only == *cachelet)) {
-                Some(victim) => (Some(victim), Keep::All),
-                None => {
-                    let oldest = self.oldest_segment(only);
-                    if threshold == 0 && oldest.is_some_and(|victim| self.try_in_main(victim)) {
-                        return true;
-                    }
-                    (oldest, colder)
-                }
+            let oldest = self.oldest_segment(only);
+            if threshold == 0 && oldest.is_some_and(|victim| self.try_in_main(victim)) {
+                return true;
             }
+            (oldest, colder)
         } else if fruitless < GATHER_STEPS_MAX {
             (self.most_wasteful_segment(only), Keep::All)
         } else {

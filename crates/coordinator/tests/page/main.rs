@@ -122,7 +122,14 @@ fn a_browser_sees_the_hot_key_its_home_and_its_copies() {
         }
         .with_settings(r#"{"hot_trigger_rps": 50, "hot_sampling": 100}"#),
     );
-    let mut client = cluster.proxy_client();
+    while_a_key_is_hot(cluster.proxy_client(), || {
+        let url = format!("{}/", cluster.coordinator_url());
+        look(&[&url, HOT_KEY]);
+    });
+}
+
+/// Stores keys, and does something while this client asks for one of them most of the time.
+fn while_a_key_is_hot(mut client: Client, does: impl FnOnce()) {
     let keys: Vec<String> = (0..KEYS).map(|n| format!("user:{n}")).collect();
     for key in keys.iter().map(String::as_str).chain([HOT_KEY]) {
         assert_eq!(client.set(key, &[b'v'; 100]), "STORED");
@@ -130,9 +137,19 @@ fn a_browser_sees_the_hot_key_its_home_and_its_copies() {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let _over = SetOnDrop(&is_over);
-        scope.spawn(|| ask_for_a_hot_key(&mut client, &keys, &is_over));
-        let url = format!("{}/", cluster.coordinator_url());
-        look(&[&url, HOT_KEY]);
+        scope.spawn(|| {
+            for n in 0.. {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let key = match n % COLD_ONE_OF {
+                    0 => &keys[n / COLD_ONE_OF % KEYS],
+                    _ => HOT_KEY,
+                };
+                assert!(client.get(key).is_some(), "{key}");
+            }
+        });
+        does();
     });
 }
 
@@ -147,15 +164,7 @@ fn look_at_a_proxy(seconds: usize, more: &[&str]) {
     let url = url.lines().next().expect("an address");
     let address = url.trim_start_matches("http://").trim_end_matches('/');
     let address: SocketAddr = address.parse().expect("an address");
-    let keys: Vec<String> = (0..KEYS).map(|n| format!("user:{n}")).collect();
-    let mut client = Client::connect(proxy.address());
-    for key in keys.iter().map(String::as_str).chain([HOT_KEY]) {
-        assert_eq!(client.set(key, &[b'v'; 100]), "STORED");
-    }
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let _over = SetOnDrop(&is_over);
-        scope.spawn(|| ask_for_a_hot_key(&mut client, &keys, &is_over));
+    while_a_key_is_hot(Client::connect(proxy.address()), || {
         poll_until(DEMO_DEADLINE, "a map of some seconds", || {
             let answer = http::get(address, "/api/v1/heat?columns=300").ok()?;
             let heat: serde_json::Value = serde_json::from_str(&answer.1).ok()?;
@@ -178,20 +187,6 @@ fn a_browser_sees_a_proxy_for_minutes() {
     match is_to_be_written() {
         true => look_at_a_proxy(PICTURED_COLUMNS, &[&pictures]),
         false => look_at_a_proxy(PICTURED_COLUMNS, &[]),
-    }
-}
-
-/// Asks for one key most of the time, and for others.
-fn ask_for_a_hot_key(client: &mut Client, keys: &[String], is_over: &AtomicBool) {
-    for n in 0.. {
-        if is_over.load(Ordering::Relaxed) {
-            return;
-        }
-        let key = match n % COLD_ONE_OF {
-            0 => &keys[n / COLD_ONE_OF % keys.len()],
-            _ => HOT_KEY,
-        };
-        assert!(client.get(key).is_some(), "{key}");
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::dashboard::view::{DashboardView, HeatColumn, HeatMeasure, HeatRow, HeatView};
 use crate::limits::{DASHBOARD_CELLS_MAX, DASHBOARD_SECONDS};
 use evenkeel_types::UnixSeconds;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Milliseconds between two columns.
@@ -69,9 +69,9 @@ impl History {
             let skipped = self.columns.len().saturating_sub(columns);
             self.columns.iter().skip(skipped)
         };
-        let names = told().flat_map(|column| column.rows.iter().map(|row| &*row.server));
-        let places: BTreeMap<&str, usize> = names.map(|name| (name, 0)).collect();
-        let places: BTreeMap<&str, usize> = places.into_keys().zip(0..).collect();
+        let rows = told().flat_map(|column| &column.rows);
+        let names: BTreeSet<&str> = rows.map(|row| &*row.server).collect();
+        let places: BTreeMap<&str, usize> = names.into_iter().zip(0..).collect();
         let row = |&server: &&str| HeatRow {
             server: server.to_owned(),
             worker: None,

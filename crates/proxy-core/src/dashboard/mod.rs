@@ -58,19 +58,22 @@ impl Dashboard {
             let seconds = now.monotonic.since(before.at).as_secs_f64();
             let since = Since(seconds.max(f64::MIN_POSITIVE));
             self.note_states(now.unix, &before.servers, &servers);
-            let known = servers.iter().filter_map(|(name, server)| {
-                let view = server_view(since, before.servers.get(name)?, server);
-                Some((name, view))
-            });
-            let known: Vec<(&Arc<str>, ServerView)> = known.collect();
-            let rows = known.iter().map(|(name, view)| Row {
-                server: Arc::clone(name),
-                rates: [view.load as f32, view.bytes_per_s as f32],
-            });
-            let rows = rows.collect();
-            let views = known.into_iter().map(|(_, view)| view).collect();
-            self.shown = shown(since, (&before.totals, process), load, views);
-            self.shown.unix_s = now.unix;
+            let (mut rows, mut views) = (Vec::new(), Vec::new());
+            for (name, server) in &servers {
+                let Some(was) = before.servers.get(name) else {
+                    continue;
+                };
+                let view = server_view(since, was, server);
+                rows.push(Row {
+                    server: Arc::clone(name),
+                    rates: [view.load as f32, view.bytes_per_s as f32],
+                });
+                views.push(view);
+            }
+            self.shown = DashboardView {
+                unix_s: now.unix,
+                ..shown(since, (&before.totals, process), load, views)
+            };
             self.history.push(Column::of(&self.shown, rows));
         }
         self.before = Some(Before {
@@ -151,7 +154,6 @@ fn shown(
     let (p50_us, p99_us) = quantiles(&times);
     let shed = |served: &Served| served.shed as f64 / since.0;
     DashboardView {
-        unix_s: 0,
         requests_per_s: load.requests_per_second.iter().sum(),
         reads_per_s: rate(|it| it.get_hits + it.get_misses),
         hits_per_s: rate(|it| it.get_hits),
@@ -163,8 +165,7 @@ fn shown(
         clients: process.facts.curr_connections,
         servers,
         hottest: hottest(process),
-        events: Vec::new(),
-        heat: Vec::new(),
+        ..DashboardView::default()
     }
 }
 
